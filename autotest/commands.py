@@ -1,0 +1,354 @@
+"""What each command does: load the configuration, hand over to the rooms, print what comes back."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotest.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TESTBED, ConfigError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from autotest.config.testbed import Testbed
+    from autotest.network.kinds import InterfaceKind
+    from autotest.run.campaign import Campaign
+    from autotest.run.runner import Summary
+    from autotest.servers.testbed import Servers
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[argparse.Namespace], int]
+
+_BANNER = """\
+autotest {version}, testbed {file}
+{names}
+  SERVER.run(["uname", "-r"]).stdout     run a command, given as a list of arguments
+  SERVER.ping()                          seconds to reach it
+  SERVER.transport.put(PATH, "/there")   copy a file there; get("/there", PATH) brings it here
+  SERVER.session("name")                 a tmux session: start([...]), output(), exit_code(), stop()
+  SERVER.links.show("eth0")              what is known of a network interface
+  host.kill_guest(), host.networks_down() what run-guest set up; help(host) says more
+  guest.reflector_up("xdp")              or "moongen"; reflector_down("xdp") stops it
+  loadgen.run_load("l2-load-latency.lua",
+      ["52:54:00:fa:00:60", "--rate", "5", "--time", "1", "--file", "/dev/null"], fetch={{}}, seconds=1, timeout=20)
+End with Ctrl-D."""
+
+
+def _project_directory() -> Path:
+    return Path(__file__).resolve().parents[1]
+
+
+def _testbed(options: argparse.Namespace) -> Testbed:
+    from autotest.config.testbed import load_testbed
+
+    return load_testbed(options.config, _project_directory())
+
+
+@contextmanager
+def _servers(testbed: Testbed, *, exclusive: bool = False, lab_only_as_needed: bool = False) -> Iterator[Servers]:
+    """The servers; where the testbed is the lab, the lab is brought up for them first.
+
+    ``exclusive`` is for what changes the testbed: no other autotest may work on it meanwhile.
+    """
+    from autotest.run.lock import testbed_lock
+    from autotest.servers.testbed import Servers
+
+    with testbed_lock(testbed) if exclusive else nullcontext():
+        context: AbstractContextManager[None] = nullcontext()
+        if testbed.lab:
+            from autotest.lab.lab import Lab
+
+            lab = Lab(testbed)
+            if lab_only_as_needed:
+                context = lab.as_needed()
+            else:
+                lab.up()
+        with context, Servers(testbed) as servers:
+            yield servers
+
+
+def ping(options: argparse.Namespace) -> int:
+    from autotest.errors import TestbedError
+
+    code = EXIT_OK
+    with _servers(_testbed(options)) as servers:
+        for server in servers.all():
+            try:
+                way = "locally" if server.transport.is_local else "over SSH"
+                print(f"{server.name:<8} {server.config.fqdn}: reached {way} in {server.ping() * 1000:.1f} ms")
+            except TestbedError as error:
+                print(f"{server.name:<8} {server.config.fqdn}: not reached: {error}")
+                code = EXIT_TESTBED
+    return code
+
+
+# -- guest and networks ------------------------------------------------------------------------------------
+
+
+def _interface(name: str) -> InterfaceKind:
+    from autotest.config.values import nearest
+    from autotest.network.kinds import INTERFACE_KINDS
+
+    if name not in INTERFACE_KINDS:
+        known = list(INTERFACE_KINDS)
+        raise UsageError(f"-i {name}: unknown interface{nearest(name, known)}; known are {', '.join(known)}")
+    return INTERFACE_KINDS[name]
+
+
+def _need_keys(testbed: Testbed, kind: InterfaceKind, guest: bool) -> None:
+    """Raises ConfigError when the configuration lacks what networks and guest need."""
+    problems = testbed.missing("host", ("admin_bridge", "admin_bridge_ip_net", "admin_tap"), "the admin network")
+    problems += testbed.missing("host", kind.host_keys, f"interface {kind.name}")
+    problems += testbed.missing("guest", ("test_iface_mac", "admin_iface_mac"), "the guest")
+    if guest:
+        problems += testbed.missing("host", ("root_disk_file",), "the guest")
+    if problems:
+        raise ConfigError(problems)
+
+
+def run_guest(options: argparse.Namespace) -> int:
+    import dataclasses
+
+    from autotest.errors import HostKeyError, LoginRefused
+    from autotest.servers.guest import QEMU_MACHINES, GuestSettings, with_overrides
+
+    kind = _interface(options.interface)
+    if options.machine not in QEMU_MACHINES:
+        raise UsageError(f"-m {options.machine}: unknown machine; known are {', '.join(QEMU_MACHINES)}")
+    if kind.host_only:
+        raise UsageError(f"-i {kind.name}: this interface is the host's own, no guest has it")
+    testbed = _testbed(options)
+    host, guest = with_overrides(testbed.host, testbed.guest, options.cpus, options.memory, options.disk)
+    testbed = dataclasses.replace(testbed, host=host, guest=guest)
+    _need_keys(testbed, kind, guest=True)
+    settings = GuestSettings(
+        machine=options.machine,
+        interface=kind,
+        qemu_path=options.qemu_path,
+        vhost=options.vhost,
+        ioregionfd=options.ioregionfd,
+        rx_queue_size=options.rx_queue_size,
+        tx_queue_size=options.tx_queue_size,
+        debug=options.debug,
+    )
+    with _servers(testbed, exclusive=True) as servers:
+        if servers.host.guest_is_running():
+            raise UsageError("a guest is running already: autotest kill-guest ends it")
+        try:
+            servers.host.networks_up(kind)
+            servers.host.run_guest(settings, host, guest)
+            seconds = servers.host.wait_for_guest(servers.guest, guest.boot_timeout)
+        except (HostKeyError, LoginRefused) as error:
+            raise type(error)(f"{error}\nthe guest runs on meanwhile; autotest kill-guest ends it") from None
+        except BaseException:
+            servers.host.kill_guest()
+            servers.host.networks_down()
+            raise
+        print(f"guest takes logins at {guest.fqdn}, {seconds:.1f} s after QEMU's start")
+    return EXIT_OK
+
+
+def kill_guest(options: argparse.Namespace) -> int:
+    testbed = _testbed(options)
+    if _lab_is_down(testbed):
+        print("no guest is running: the lab is down")
+        return EXIT_OK
+    with _servers(testbed, exclusive=True) as servers:
+        print("guest ended" if servers.host.kill_guest() else "no guest is running")
+    return EXIT_OK
+
+
+def setup_network(options: argparse.Namespace) -> int:
+    kind = _interface(options.interface)
+    testbed = _testbed(options)
+    _need_keys(testbed, kind, guest=False)
+    with _servers(testbed, exclusive=True) as servers:
+        if servers.host.guest_is_running():
+            raise UsageError("a guest is using the networks: autotest kill-guest first")
+        servers.host.networks_up(kind)
+    print(f"networks for interface {kind.name} are up")
+    return EXIT_OK
+
+
+def teardown_network(options: argparse.Namespace) -> int:
+    kind = _interface(options.interface) if options.interface else None
+    testbed = _testbed(options)
+    if _lab_is_down(testbed):
+        print("no networks: the lab is down")
+        return EXIT_OK
+    with _servers(testbed, exclusive=True) as servers:
+        if servers.host.guest_is_running():
+            raise UsageError("a guest is using the networks: autotest kill-guest first")
+        servers.host.networks_down(kind)
+    print("networks are down")
+    return EXIT_OK
+
+
+def _lab_is_down(testbed: Testbed) -> bool:
+    from autotest.lab.lab import Lab
+
+    return testbed.lab is not None and not Lab(testbed).status().is_up
+
+
+# -- campaigns ---------------------------------------------------------------------------------------------
+
+
+def _campaign(options: argparse.Namespace) -> tuple[Campaign, list[Path]]:
+    from autotest.config.tests import load_all
+    from autotest.measurements.load_latency import KIND
+    from autotest.run.campaign import Campaign
+
+    files = [*options.files, *options.tests] or [Path("tests.conf")]
+    return Campaign(KIND, load_all(files, _project_directory(), KIND.parameters, KIND.settings)), files
+
+
+def _infixes(campaign: Campaign, outputdir: Path) -> Iterator[str]:
+    """The test cases whose results go into that directory, in the order of the files that name them."""
+    for section in campaign.sections:
+        if Path(section.settings["outputdir"]) == outputdir:
+            yield from campaign.infixes(section)
+
+
+def _outputdirs(campaign: Campaign) -> list[Path]:
+    return list(dict.fromkeys(Path(section.settings["outputdir"]) for section in campaign.sections))
+
+
+def test_load_latency(options: argparse.Namespace) -> int:
+    from autotest.run.campaign import count
+    from autotest.run.dry_run import describe
+
+    problems: list[Problem] = []
+    testbed, campaign = None, None
+    try:
+        testbed = _testbed(options)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        campaign, _ = _campaign(options)
+    except ConfigError as error:
+        problems += error.problems
+    if testbed is None or campaign is None:
+        raise ConfigError([*problems, *(campaign.unwritable() if campaign else ())])
+    campaign.check(testbed)
+    if options.dry_run:
+        for line in describe(campaign):
+            print(line)
+        return EXIT_OK
+    campaign.require_cases()
+    total, done = count(campaign.trials())
+    log.info("%d trials, %d done, %d to do", total, done, total - done)
+    code = EXIT_OK
+    if done < total:
+        try:
+            with _servers(testbed, exclusive=True, lab_only_as_needed=True) as servers:
+                summary = campaign.run(servers, total - done)
+        except KeyboardInterrupt:
+            log.error("what was set up is undone; the same command goes on with the first trial that is not done")
+            raise
+        code = _report(summary)
+    _accumulate(campaign, all_sections=False)
+    return code
+
+
+def _report(summary: Summary) -> int:
+    log.info("%d trials done, %d failed", summary.done, summary.failed)
+    for failure in summary.failures:
+        log.error("failed: %s: %s%s", failure.name, failure.reason, f" ({failure.trials} trials)" * (failure.trials > 1))
+    return EXIT_FAILED if summary.failures else EXIT_OK
+
+
+def accumulate_load_latency(options: argparse.Namespace) -> int:
+    campaign, _ = _campaign(options)
+    changed, total = _accumulate(campaign, all_sections=True)
+    print(f"the sums over repetitions of {total} test cases are up to date, {changed} of them had to be written")
+    return EXIT_OK
+
+
+def _accumulate(campaign: Campaign, all_sections: bool) -> tuple[int, int]:
+    """Bring the sums over repetitions up to date; returns how many changed, and how many there are."""
+    from autotest.results.accumulate import accumulate
+
+    changed = total = 0
+    for section in campaign.sections:
+        outputdir = Path(section.settings["outputdir"])
+        if (all_sections or section.settings["accumulate"]) and outputdir.is_dir():
+            accumulated = accumulate(outputdir, campaign.infixes(section))
+            changed += sum(case.changed for case in accumulated)
+            total += sum(bool(case.repetitions) for case in accumulated)
+    return changed, total
+
+
+def summary(options: argparse.Namespace) -> int:
+    from autotest.report.summary import render_summary, summarise
+
+    campaign, _ = _campaign(options)
+    for outputdir in _outputdirs(campaign):
+        print(render_summary(summarise(outputdir, _infixes(campaign, outputdir))), end="")
+    return EXIT_OK
+
+
+def plot(options: argparse.Namespace) -> int:
+    from autotest.report.plots import plot_load_latency
+
+    campaign, _ = _campaign(options)
+    for outputdir in _outputdirs(campaign):
+        for path in plot_load_latency(outputdir, _infixes(campaign, outputdir)):
+            print(path)
+    return EXIT_OK
+
+
+# -- testbed -----------------------------------------------------------------------------------------------
+
+
+def shell(options: argparse.Namespace) -> int:
+    import code
+    import signal
+    import sys
+
+    from autotest import __version__
+
+    # As an interruption it would end a line of the shell, not the shell.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(EXIT_INTERRUPTED))
+
+    with _servers(_testbed(options)) as servers:
+        shown = {
+            server.name: server for server in servers.all() if not getattr(options, f"no_{server.name}")
+        }
+        names = "\n".join(f"{name}: {server!r}" for name, server in shown.items())
+        banner = _BANNER.format(version=__version__, file=servers.testbed.file, names=names)
+        code.interact(banner=banner, local={**shown, "servers": servers}, exitmsg="")
+    return EXIT_OK
+
+
+def upload_moonprogs(options: argparse.Namespace) -> int:
+    from autotest.errors import AutotestError
+
+    code = EXIT_OK
+    with _servers(_testbed(options)) as servers:
+        for server in servers.all():
+            try:
+                copied = server.upload_moonprogs(servers.local_moonprogs)
+                print(f"{server.name:<8} {copied} files copied to {server.config.moonprogs_dir}")
+            except (AutotestError, OSError) as error:
+                print(f"{server.name:<8} not uploaded: {error}")
+                code = EXIT_TESTBED
+    return code
+
+
+def lab(options: argparse.Namespace) -> int:
+    from autotest.lab.lab import Lab
+
+    from autotest.run.lock import testbed_lock
+
+    built_in = Lab(_testbed(options))
+    actions: dict[str, Callable[[], object]] = {"up": built_in.up, "down": built_in.down}
+    if options.action in actions:
+        with testbed_lock(built_in.testbed):
+            actions[options.action]()
+    print("\n".join(built_in.status().lines()))
+    return EXIT_OK
+
+

@@ -1,0 +1,221 @@
+"""``autotest.conf`` to a :class:`Testbed`: frozen data that says what machines there are.
+
+The keys are promises (they are listed with their meaning in ``autotest.conf`` itself). A key is required only
+by what uses it: every value but ``fqdn`` may be missing here, and :meth:`Testbed.missing` names what is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autotest.config import values
+from autotest.config.ini import IniFile, read_ini
+from autotest.errors import Problem
+
+
+def _key(parse: Callable[[str], Any], default: Any = None) -> Any:
+    return field(default=default, metadata={"parse": parse})
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What the sections ``host``, ``guest`` and ``loadgen`` have in common.
+
+    ``netns`` is the network namespace of this machine in which the server lives: a local server runs its
+    commands there, the connection to any other is opened from there.
+    """
+
+    fqdn: str = _key(values.word, "")
+    netns: str | None = _key(values.word)
+    ssh_config: str | None = _key(values.path)
+    ssh_as_root: bool = _key(values.boolean, False)
+    test_iface: str | None = _key(values.iface)
+    test_iface_addr: str | None = _key(values.pci_address)
+    test_iface_mac: str | None = _key(values.mac)
+    test_iface_driv: str | None = _key(values.word)
+    test_iface_dpdk_driv: str | None = _key(values.word)
+    test_iface_ip_net: str | None = _key(values.ip_net)
+    moongen_dir: str | None = _key(values.path)
+    moonprogs_dir: str | None = _key(values.path)
+    xdp_reflector_dir: str | None = _key(values.path)
+    tmux_socket: str = _key(values.word, "autotest")
+
+
+@dataclass(frozen=True)
+class HostConfig(ServerConfig):
+    """Section ``host``."""
+
+    admin_bridge: str | None = _key(values.iface)
+    admin_bridge_ip_net: str | None = _key(values.ip_net)
+    admin_tap: str | None = _key(values.iface)
+    test_bridge: str | None = _key(values.iface)
+    test_bridge_ip_net: str | None = _key(values.ip_net)
+    test_tap: str | None = _key(values.iface)
+    test_macvtap: str | None = _key(values.iface)
+    test_iface_vfio_driv: str | None = _key(values.word)
+    qemu_path: str = _key(values.path, "")
+    accelerator: str = _key(values.choice(("auto", "kvm", "tcg")), "auto")
+    vmux_path: str | None = _key(values.path)
+    vmux_qemu_path: str | None = _key(values.path)
+    vmux_socket_path: str | None = _key(values.path)
+    root_disk_file: str | None = _key(values.path)
+    root_disk_snapshot: bool = _key(values.boolean, False)
+    fsdevs: tuple[tuple[str, str], ...] = _key(values.fs_devices, ())
+
+
+@dataclass(frozen=True)
+class GuestConfig(ServerConfig):
+    """Section ``guest``. ``memory`` in MiB, ``boot_timeout`` in seconds.
+
+    ``kernel``, ``initrd`` and ``kernel_args`` boot a kernel directly, paths on the host; without them the disk boots.
+    """
+
+    vcpus: int = _key(values.integer(1, 1024), 2)
+    memory: int = _key(values.integer(32, 16 * 1024 * 1024, "MiB"), 1024)
+    admin_iface_mac: str | None = _key(values.mac)
+    cpu_model: str | None = _key(values.word)
+    kernel: str | None = _key(values.path)
+    initrd: str | None = _key(values.path)
+    kernel_args: str = _key(values.words, "")
+    boot_timeout: int = _key(values.integer(1, 3600, "s"), 120)
+
+
+@dataclass(frozen=True)
+class LoadGenConfig(ServerConfig):
+    """Section ``loadgen``."""
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """Section ``local``: this machine."""
+
+    moonprogs_dir: str | None = _key(values.path)
+
+
+@dataclass(frozen=True)
+class LabConfig:
+    """Section ``lab``: there only in the configuration of the built-in testbed, which autotest brings up itself.
+
+    With ``sshd`` both namespaces get an SSH server, so that they are reached as real machines are.
+    """
+
+    directory: str = _key(values.path, "/run/autotest-lab")
+    host_netns: str = _key(values.word, "autotest-host")
+    loadgen_netns: str = _key(values.word, "autotest-loadgen")
+    guest_address: str = _key(values.ip_net, "192.168.56.10/24")
+    sshd: bool = _key(values.boolean, False)
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """Host, guest and loadgen as ``file`` describes them; ``lab`` is None on real hardware."""
+
+    __test__ = False
+
+    file: Path
+    host: HostConfig
+    guest: GuestConfig
+    loadgen: LoadGenConfig
+    local: LocalConfig = LocalConfig()
+    lab: LabConfig | None = None
+
+    def missing(self, section: str, keys: Iterable[str], needed_by: str) -> list[Problem]:
+        """The problems that arise when any of the section's keys has no value, with what needs it."""
+        config = getattr(self, section)
+        return [
+            Problem(self.file, section, key, f"is missing: {needed_by} needs it")
+            for key in keys
+            if not getattr(config, key)
+        ]
+
+
+_SECTIONS: dict[str, type] = {
+    "host": HostConfig,
+    "guest": GuestConfig,
+    "loadgen": LoadGenConfig,
+    "local": LocalConfig,
+    "lab": LabConfig,
+}
+_REQUIRED_SECTIONS = ("host", "guest", "loadgen")
+_FREE_SECTION = "common"  # holds whatever the user interpolates elsewhere
+
+T = TypeVar("T")
+
+
+def load_testbed(path: Path, project_directory: Path) -> Testbed:
+    """Read ``autotest.conf``.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    ini = read_ini(path, project_directory)
+    loaded: dict[str, Any] = {}
+    known = [*_SECTIONS, _FREE_SECTION]
+    for name in ini.sections:
+        if name not in known:
+            ini.problem(name, None, f"unknown section{values.nearest(name, known)}; known are {', '.join(known)}")
+    for name, section_type in _SECTIONS.items():
+        if name in ini.sections:
+            loaded[name] = _load_section(ini, name, section_type)
+        elif name in _REQUIRED_SECTIONS:
+            ini.problem(name, None, "section is missing")
+    for name in _REQUIRED_SECTIONS:
+        if name in ini.sections and not ini.sections[name].get("fqdn") and not ini.has_problem(name, "fqdn"):
+            ini.problem(name, "fqdn", "is missing: host name or address of the machine, localhost for this one")
+    if all(name in loaded for name in _REQUIRED_SECTIONS):
+        for problem in _cross_checks(Testbed(file=path, **loaded)):
+            if not ini.has_problem(str(problem.section), str(problem.key)):
+                ini.problems.append(problem)
+    ini.raise_problems()
+    return Testbed(file=path, **loaded)
+
+
+def _load_section(ini: IniFile, name: str, section_type: type[T]) -> T:
+    parsers = {entry.name: entry.metadata["parse"] for entry in dataclasses.fields(section_type)}  # type: ignore[arg-type]
+    arguments = {}
+    for key, value in ini.sections[name].items():
+        if key not in parsers:
+            if key not in ini.defaults:
+                ini.problem(name, key, f"unknown key{values.nearest(key, list(parsers))}")
+            continue
+        if value == "":
+            continue
+        try:
+            arguments[key] = parsers[key](value)
+        except ValueError as error:
+            ini.problem(name, key, str(error))
+    return section_type(**arguments)
+
+
+def _cross_checks(testbed: Testbed) -> list[Problem]:
+    """What is wrong only in combination: one name or address given to two things."""
+    problems = []
+    host, guest = testbed.host, testbed.guest
+    macs: dict[str, str] = {}
+    for section, key in (
+        ("host", "test_iface_mac"),
+        ("guest", "test_iface_mac"),
+        ("guest", "admin_iface_mac"),
+        ("loadgen", "test_iface_mac"),
+    ):
+        mac = getattr(getattr(testbed, section), key)
+        if mac and mac in macs:
+            problems.append(Problem(testbed.file, section, key, f"{mac} is already {macs[mac]}: each needs its own"))
+        elif mac:
+            macs[mac] = f"[{section}] {key}"
+    links: dict[str, str] = {}
+    for key in ("test_iface", "admin_bridge", "admin_tap", "test_bridge", "test_tap", "test_macvtap"):
+        link = getattr(host, key)
+        if link and link in links:
+            problems.append(Problem(testbed.file, "host", key, f"{link} is already {links[link]}: each needs its own"))
+        elif link:
+            links[link] = key
+    if guest.initrd and not guest.kernel:
+        problems.append(Problem(testbed.file, "guest", "kernel", "is missing: initrd needs it"))
+    if guest.kernel_args and not guest.kernel:
+        problems.append(Problem(testbed.file, "guest", "kernel", "is missing: kernel_args needs it"))
+    return problems

@@ -1,0 +1,222 @@
+"""The built-in testbed: two network namespaces joined by one veth pair, the wire, and the guest image.
+
+It makes just what the configuration describes: the namespaces and keys of section ``lab``, the test interfaces of
+``host`` and ``loadgen``. Everything stays inside the namespaces; they have no way out of this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotest.config.testbed import LabConfig, ServerConfig, Testbed
+from autotest.errors import ConfigError, TestbedError
+from autotest.lab import image as guest_image
+from autotest.lab import ssh
+from autotest.network.links import Links
+from autotest.remote.local import LocalTransport
+from autotest.servers.host import Host
+from autotest.servers.loadgen import LoadGen
+
+log = logging.getLogger(__name__)
+
+_PROGRAMS = {
+    "ip": "iproute2",
+    "tmux": "tmux",
+    "socat": "socat",
+    "luajit": "luajit",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+}
+_SESSIONS = ("l2-load-latency", "reflector")
+
+
+@dataclass(frozen=True)
+class LabStatus:
+    """What is there of the lab."""
+
+    namespaces: dict[str, bool]
+    wire: bool
+    image: Path | None
+    guest_running: bool
+
+    @property
+    def is_up(self) -> bool:
+        return all(self.namespaces.values()) and self.wire and self.image is not None
+
+    def lines(self) -> list[str]:
+        """For the user."""
+        rows = [(f"namespace {name}", "there" if there else "missing") for name, there in self.namespaces.items()]
+        rows += [
+            ("wire", "there" if self.wire else "missing"),
+            ("guest image", str(self.image) if self.image else "missing"),
+            ("guest", "running" if self.guest_running else "not running"),
+            ("lab", "up" if self.is_up else "down"),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return [f"{name:<{width}}  {value}" for name, value in rows]
+
+
+class Lab:
+    """The lab of a testbed whose configuration has a section ``lab``."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        if testbed.lab is None:
+            raise TestbedError(f"{testbed.file} has no section [lab]: it describes a testbed of its own, not the lab")
+        self.testbed = testbed
+        self.config: LabConfig = testbed.lab
+        self.directory = Path(testbed.lab.directory)
+        self._here = LocalTransport("lab")
+        self._ends = ((self.config.host_netns, testbed.host), (self.config.loadgen_netns, testbed.loadgen))
+
+    # -- up ------------------------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """Make what is missing; what is there stays as it is.
+
+        Raises:
+            TestbedError: not root, a program is missing, or no guest image can be built.
+            ConfigError: the configuration lacks what the lab needs.
+        """
+        self._check()
+        was_up = self.status().is_up
+        self._make_directory()
+        for netns, _ in self._ends:
+            self._add_namespace(netns)
+            self._links(netns).up("lo")
+        self._add_wire()
+        if self.config.sshd:
+            for netns, _ in self._ends:
+                ssh.start_server(LocalTransport(netns, netns), self.directory / netns)
+        if not was_up:
+            log.info("the lab is up")
+
+    def _check(self) -> None:
+        if os.geteuid() != 0:
+            raise TestbedError("the lab needs root, for its network namespaces and its guest image: use sudo")
+        found = self._here.run(
+            ["sh", "-c", 'for program; do command -v -- "$program" >/dev/null || echo "$program"; done', "sh", *_PROGRAMS]
+        ).stdout.split()
+        if found:
+            packages = " ".join(sorted(_PROGRAMS[program] for program in found))
+            raise TestbedError(f"the lab needs {', '.join(found)}: apt-get install {packages}")
+        keys = ("test_iface", "test_iface_mac")
+        problems = [
+            problem
+            for section in ("host", "loadgen")
+            for problem in self.testbed.missing(section, keys, "the lab's wire")
+        ]
+        problems += self.testbed.missing("guest", ("ssh_config",), "the lab's guest")
+        if problems:
+            raise ConfigError(problems)
+
+    def _make_directory(self) -> None:
+        built = guest_image.build(image_cache())
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        link = self.directory / "image"
+        if not link.is_symlink() or link.readlink() != built.directory:
+            link.unlink(missing_ok=True)
+            link.symlink_to(built.directory)
+        ssh.write_client_files(self.testbed, self.config, self.directory, built)
+
+    def _add_namespace(self, netns: str) -> None:
+        if not self._namespace_exists(netns):
+            self._here.run(["ip", "netns", "add", netns])
+        inside = LocalTransport(netns, netns)
+        # Nobody in there speaks IPv6: its neighbour discovery would only be counted among the test frames.
+        inside.run(["sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"])
+
+    def _add_wire(self) -> None:
+        (host_netns, host), (loadgen_netns, loadgen) = self._ends
+        if not self._wire_exists():
+            command = ["ip", "link", "add", "name", _iface(host), "address", _mac(host), "netns", host_netns]
+            command += ["type", "veth", "peer", "name", _iface(loadgen), "address", _mac(loadgen)]
+            self._here.run([*command, "netns", loadgen_netns])
+        for netns, server in self._ends:
+            self._links(netns).up(_iface(server))
+
+    # -- down ----------------------------------------------------------------------------------------------
+
+    def down(self) -> None:
+        """End what runs in the lab and remove it; the guest image stays in the cache."""
+        self._check_root()
+        existing = [netns for netns, _ in self._ends if self._namespace_exists(netns)]
+        if existing and self.directory.exists():
+            host, loadgen = self._servers()
+            host.kill_guest()
+            for server in (host, loadgen):
+                for name in _SESSIONS:
+                    server.session(name).stop(signal.SIGINT)
+        for netns in existing:
+            ssh.stop_server(self._here, self.directory / netns)
+            self._here.run(["ip", "netns", "delete", netns])
+        if self.directory.exists():
+            self._here.run(["rm", "-rf", "--", str(self.directory)])
+        log.info("the lab is down")
+
+    def _check_root(self) -> None:
+        if os.geteuid() != 0:
+            raise TestbedError("the lab needs root: use sudo")
+
+    @contextmanager
+    def as_needed(self) -> Iterator[None]:
+        """The lab, as long as the context lasts; it stays up afterwards where it was up before."""
+        was_up = self.status().is_up
+        try:
+            self.up()
+            yield
+        finally:
+            if not was_up:
+                self.down()
+
+    # -- what is there -------------------------------------------------------------------------------------
+
+    def status(self) -> LabStatus:
+        """What is there of the lab; touches nothing."""
+        link = self.directory / "image"
+        namespaces = {netns: self._namespace_exists(netns) for netns, _ in self._ends}
+        up = all(namespaces.values()) and os.geteuid() == 0
+        guest_running = False
+        if up and link.exists():
+            guest_running = self._servers()[0].guest_is_running()
+        return LabStatus(namespaces, up and self._wire_exists(), link.resolve() if link.exists() else None, guest_running)
+
+    def _servers(self) -> tuple[Host, LoadGen]:
+        """Host and loadgen without SSH: the lab is on this machine, and its SSH servers may be what is broken."""
+        (host_netns, _), (loadgen_netns, loadgen) = self._ends
+        return (
+            Host(self.testbed, LocalTransport("host", host_netns)),
+            LoadGen("loadgen", loadgen, LocalTransport("loadgen", loadgen_netns)),
+        )
+
+    def _namespace_exists(self, netns: str) -> bool:
+        return Path("/run/netns", netns).exists()
+
+    def _wire_exists(self) -> bool:
+        return all(self._links(netns).show(_iface(server)) is not None for netns, server in self._ends)
+
+    @staticmethod
+    def _links(netns: str) -> Links:
+        return Links(LocalTransport(netns, netns))
+
+
+def image_cache() -> Path:
+    """Where guest images are kept: in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(base) / "autotest" / "images"
+
+
+def _iface(server: ServerConfig) -> str:
+    assert server.test_iface
+    return server.test_iface
+
+
+def _mac(server: ServerConfig) -> str:
+    assert server.test_iface_mac
+    return server.test_iface_mac

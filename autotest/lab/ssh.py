@@ -1,0 +1,95 @@
+"""SSH in the lab: the client's files for reaching the guest, and a server in a namespace where one is asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from autotest.config.testbed import LabConfig, Testbed
+from autotest.lab.image import GuestImage
+from autotest.remote.local import LocalTransport
+from autotest.remote.wait import wait_for
+
+_PORT = 22
+_SERVER = "/usr/sbin/sshd"
+_START_TIMEOUT = 5.0  # seconds
+
+
+def write_client_files(testbed: Testbed, lab: LabConfig, directory: Path, image: GuestImage) -> None:
+    """``ssh_config`` and ``known_hosts`` in the lab's directory, so that the servers are reached as real ones are.
+
+    The namespaces' own servers use the guest's key pair: one login for the whole lab, made with each image.
+    """
+    known_hosts = directory / "known_hosts"
+    lines = [image.known_hosts.read_text()]
+    common = [f"  User root\n  IdentityFile {image.identity}\n  IdentitiesOnly yes\n  UserKnownHostsFile {known_hosts}\n"]
+    common.append("  GlobalKnownHostsFile /dev/null\n  KexAlgorithms curve25519-sha256@libssh.org\n")
+    common.append("  Ciphers aes128-gcm@openssh.com\n  ConnectTimeout 3\n")
+    address = lab.guest_address.partition("/")[0]
+    blocks = [f"Host {testbed.guest.fqdn}\n  HostName {address}\n  HostKeyAlias autotest-guest\n", *common]
+    if lab.sshd:
+        blocks.insert(1, f"  ProxyJump {testbed.host.fqdn}\n")
+        for netns, server in ((lab.host_netns, testbed.host), (lab.loadgen_netns, testbed.loadgen)):
+            key = _host_key(directory / netns, image)
+            lines.append(f"{server.fqdn} {key}")
+            proxy = f"ip netns exec {netns} socat - TCP:127.0.0.1:{_PORT},nodelay"
+            blocks += [f"Host {server.fqdn}\n  HostKeyAlias {server.fqdn}\n  ProxyCommand {proxy}\n", *common]
+    here = LocalTransport("lab")
+    here.write(str(known_hosts), "".join(lines), 0o600)
+    here.write(str(directory / "ssh_config"), "".join(blocks), 0o600)
+
+
+def _host_key(directory: Path, image: GuestImage) -> str:
+    """The public host key of a namespace's SSH server; the key pair and the server's files are made with it."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    private = directory / "host_key"
+    here = LocalTransport("lab")
+    if not private.exists():
+        here.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", directory.name, "-f", str(private)])
+    login = here.run(["ssh-keygen", "-y", "-f", str(image.identity)]).stdout
+    here.write(str(directory / "authorized_keys"), login, 0o600)
+    options = {
+        "Port": str(_PORT),
+        "ListenAddress": "127.0.0.1",
+        "HostKey": str(private),
+        "PidFile": str(directory / "sshd.pid"),
+        "AuthorizedKeysFile": str(directory / "authorized_keys"),
+        "PermitRootLogin": "prohibit-password",
+        "PasswordAuthentication": "no",
+        "KbdInteractiveAuthentication": "no",
+        "UsePAM": "no",
+        "AllowTcpForwarding": "yes",
+        "PrintMotd": "no",
+        # Not the user's own home: what their shell does at each start would slow down every command.
+        "SetEnv": f"HOME={directory}",
+        "Subsystem": "sftp internal-sftp",
+    }
+    here.write(str(directory / "sshd_config"), "".join(f"{key} {value}\n" for key, value in options.items()), 0o600)
+    return (directory / "host_key.pub").read_text()
+
+
+def start_server(inside: LocalTransport, directory: Path) -> None:
+    """An SSH server on the namespace's loopback; nothing if it runs already."""
+    if server_pid(directory) is not None:
+        return
+    os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where sshd wants its privilege separation
+    inside.run([_SERVER, "-f", str(directory / "sshd_config")])
+    wait_for(lambda: server_pid(directory), f"{inside.name}: sshd", _START_TIMEOUT)
+
+
+def stop_server(here: LocalTransport, directory: Path) -> None:
+    """End the server; nothing if there is none."""
+    pid = server_pid(directory)
+    if pid is not None:
+        here.run(["kill", str(pid)], check=False)
+        wait_for(lambda: server_pid(directory) is None, f"the end of sshd {pid}", _START_TIMEOUT)
+
+
+def server_pid(directory: Path) -> int | None:
+    """The process of the server that uses this directory, None when none runs."""
+    try:
+        pid = int((directory / "sshd.pid").read_text())
+        command = Path("/proc", str(pid), "cmdline").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return pid if str(directory).encode() in command else None

@@ -1,0 +1,64 @@
+"""What the engine knows of a measurement kind: nothing but this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotest.config.testbed import Testbed
+from autotest.errors import Problem
+from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
+from autotest.run.stages import Stage
+from autotest.servers.testbed import Servers
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one repetition produced, ready to be committed.
+
+    Attributes:
+        files: kind of result file to the file itself.
+        record: what goes into ``trial_*.json`` beside what the store adds; holds figures and verdict.
+        line: the figures in a few words, for the log.
+        problem: why the trial counts for nothing and is to be tried again; None when it counts.
+    """
+
+    files: Mapping[str, Path]
+    record: Mapping[str, Any]
+    line: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class MeasurementKind:
+    """A kind of measurement.
+
+    Attributes:
+        name: for the user and the record.
+        parameters: the axes of the matrix, from the root of the tree to its leaves.
+        settings: the single values of a section; ``repetitions`` and ``outputdir`` must be among them.
+        rules: which combinations are left out.
+        stages: the set-up, from the root of the tree to its leaves.
+        infix: what the names of a case's result files have in common.
+        missing: from the testbed and cases that differ in their set-up, the configuration that they lack.
+        measure: runs one trial of a case that is set up; its files go into the given folder.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    settings: tuple[Setting, ...]
+    rules: tuple[Rule, ...]
+    stages: tuple[Stage[Servers], ...]
+    infix: Callable[[Case], str]
+    missing: Callable[[Testbed, Iterable[Case]], list[Problem]]
+    measure: Callable[[Servers, Case, Section, Path], Trial]
+
+    def labels(self, case: Case) -> list[str]:
+        """The parameters of a case, or of the beginning of one, for the user; those that it has not are left out."""
+        return [
+            f"{parameter.name} {parameter.show(case[parameter.name])}"
+            for parameter in self.parameters[: len(case)]
+            if case[parameter.name] is not None
+        ]

@@ -1,0 +1,1 @@
+"""Links of a server: bridge, tap, macvtap."""

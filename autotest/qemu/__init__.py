@@ -1,0 +1,1 @@
+"""The QEMU command line from typed parts, and QMP."""

@@ -1,0 +1,345 @@
+"""Commands and files over one SSH connection per server: opened lazily, reused, reopened when it was cut."""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import select
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import paramiko
+
+from autotest.errors import CommandError, ConnectError
+from autotest.remote.netns import create_connection
+from autotest.remote.ssh_config import Destination, route
+from autotest.remote.ssh_login import login
+from autotest.remote.transport import (
+    DEFAULT_TIMEOUT,
+    TIMEOUT_CODES,
+    Result,
+    Transport,
+    command_line,
+    full_command,
+    temporary_beside,
+)
+
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
+
+_GRACE = 5.0  # seconds that the far `timeout` command gets before the connection itself is given up
+
+
+class SshTransport(Transport):
+    """A machine reached over SSH; see :class:`autotest.remote.transport.Transport`.
+
+    The host's key must be known. No keepalives are sent: while a trial runs, nothing goes over the connection.
+    """
+
+    is_local = False
+
+    def __init__(self, name: str, destination: str, config_file: str | None = None, netns: str | None = None) -> None:
+        super().__init__(name)
+        self.destination = destination
+        self._config_file = config_file
+        self._netns = netns
+        self._hops: list[paramiko.SSHClient] = []
+        self._proxy: subprocess.Popen[bytes] | None = None
+        self._proxy_errors: IO[bytes] | None = None
+        self._sftp_client: paramiko.SFTPClient | None = None
+        self._is_root: bool | None = None
+
+    # -- the connection ------------------------------------------------------------------------------------
+
+    def connect(self, timeout: float | None = None) -> None:
+        """Open the connection unless it is open; ``timeout`` limits the first, network part of it, in seconds.
+
+        Raises:
+            ConnectError: with the host and what went wrong.
+            HostKeyError: the host's key is unknown or another one than known.
+        """
+        if self._hops and (transport := self._hops[-1].get_transport()) and transport.is_active():
+            return
+        self.close()
+        hops = route(self.destination, self._config_file)
+        try:
+            connection = self._first_socket(hops[0], timeout)
+            for hop, beyond in zip(hops, hops[1:], strict=False):
+                self._hops.append(login(hop, connection))
+                connection = self._channel_to(beyond, hop, timeout)
+            self._hops.append(login(hops[-1], connection))
+        except ConnectError as error:
+            raise type(error)(f"{error}{self._proxy_says()}") from None
+        finally:
+            if len(self._hops) < len(hops):
+                self.close()
+
+    def _first_socket(self, first: Destination, timeout: float | None) -> socket.socket:
+        if first.proxy_command:
+            return self._start_proxy(first)
+        try:
+            return create_connection((first.host, first.port), timeout or first.connect_timeout, self._netns)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server can have
+            reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+            raise ConnectError(f"{self.name}: cannot connect to {first.host} port {first.port}: {reason}") from None
+
+    def _channel_to(self, beyond: Destination, hop: Destination, timeout: float | None) -> socket.socket:
+        """The channel that leads from the last jump host to the next hop."""
+        transport = self._hops[-1].get_transport()
+        assert transport is not None
+        try:
+            return transport.open_channel(  # type: ignore[return-value]  # a channel behaves as a socket
+                "direct-tcpip", (beyond.host, beyond.port), ("", 0), timeout=timeout or beyond.connect_timeout
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            message = f"{self.name}: cannot reach {beyond.host} port {beyond.port} through {hop.alias}: {error}"
+            raise ConnectError(message) from None
+
+    def _start_proxy(self, target: Destination) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        command = ["sh", "-c", target.proxy_command]  # ssh_config(5): it is run by the user's shell
+        with theirs:
+            self._proxy_errors = tempfile.TemporaryFile()
+            self._proxy = subprocess.Popen(
+                command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._proxy_errors, start_new_session=True
+            )
+        return ours
+
+    def _proxy_says(self) -> str:
+        """The last line that a ProxyCommand wrote to its stderr, for the error message."""
+        if self._proxy_errors is None:
+            return ""
+        self._proxy_errors.seek(0)
+        lines = self._proxy_errors.read().decode(errors="replace").strip().splitlines()
+        return f" (ProxyCommand: {lines[-1]})" if lines else ""
+
+    def close(self) -> None:
+        self._sftp_client = None
+        while self._hops:
+            self._hops.pop().close()
+        if self._proxy:
+            with suppress(ProcessLookupError):
+                os.killpg(self._proxy.pid, signal.SIGKILL)
+            self._proxy.wait()
+            self._proxy = None
+        if self._proxy_errors:
+            self._proxy_errors.close()
+            self._proxy_errors = None
+
+    def _open_channel(self) -> paramiko.Channel:
+        """A session channel, after reconnecting once when the connection turns out to be cut."""
+        for attempt in (1, 2):
+            self.connect()
+            transport = self._hops[-1].get_transport()
+            try:
+                if transport is None:
+                    raise paramiko.SSHException("closed")
+                return transport.open_session(timeout=10)
+            except (paramiko.SSHException, EOFError, OSError) as error:
+                self.close()
+                if attempt == 2:
+                    raise ConnectError(f"{self.name}: the connection was cut: {error}") from None
+        raise AssertionError("unreachable")
+
+    @property
+    def is_root(self) -> bool:
+        if self._is_root is None:
+            self._is_root = self.run(["id", "-u"]).stdout.strip() == "0"
+        return self._is_root
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    def argv(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        sudo: bool = False,
+    ) -> list[str]:
+        return full_command(command, env=env, cwd=cwd, sudo=sudo and not self.is_root)
+
+    def _bounded(self, command: Sequence[str], timeout: float) -> Sequence[str]:
+        # The far side ends the command itself: a closed channel alone would leave it running.
+        return ["timeout", "-k", "1", f"{timeout:g}", *command]
+
+    def _execute(self, command: Sequence[str], argv: Sequence[str], data: bytes | None, timeout: float) -> Result:
+        start = time.monotonic()
+        channel = self._open_channel()
+        with channel:
+            try:
+                # Without `|| exit` the far shell makes way for the command, and its end by a signal has no code.
+                channel.exec_command(f"{command_line(argv)} || exit")
+                sender = _send(channel, data)
+                stdout, stderr, code = _receive(channel, start + timeout + _GRACE)
+                if sender:
+                    sender.join(_GRACE)
+            except (paramiko.SSHException, EOFError, OSError) as error:
+                self.close()
+                raise ConnectError(f"{self.name}: the connection was cut during {command[0]}: {error}") from None
+        if code is None or (code in TIMEOUT_CODES and time.monotonic() - start >= timeout):
+            raise self._timed_out(command, timeout, stderr)
+        if code == -1:
+            self.close()
+            raise ConnectError(f"{self.name}: the connection was cut during {command_line(command)}")
+        return Result(tuple(command), code, stdout, stderr)
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    def _sftp(self) -> paramiko.SFTPClient:
+        self.connect()
+        channel = self._sftp_client.get_channel() if self._sftp_client else None
+        if self._sftp_client is None or channel is None or channel.closed:
+            try:
+                self._sftp_client = self._hops[-1].open_sftp()
+            except (paramiko.SSHException, EOFError, OSError) as error:
+                raise ConnectError(f"{self.name}: no SFTP: {error}") from None
+            opened = self._sftp_client.get_channel()
+            if opened is not None:
+                opened.settimeout(DEFAULT_TIMEOUT)
+        return self._sftp_client
+
+    def put(self, source: Path, target: str, mode: int = 0o644) -> None:
+        with open(source, "rb") as content:
+            self._upload(content.read(), target, mode)
+
+    def write(self, target: str, content: str, mode: int = 0o644) -> None:
+        self._upload(content.encode(), target, mode)
+
+    def _upload(self, content: bytes, target: str, mode: int) -> None:
+        temporary = temporary_beside(target)
+        with self._file_errors(target):
+            sftp = self._sftp()
+            _make_folders(sftp, posixpath.dirname(target))
+            try:
+                with sftp.open(temporary, "wx") as file:
+                    file.chmod(mode)
+                    file.set_pipelined(True)
+                    file.write(content)
+                sftp.posix_rename(temporary, target)
+            except BaseException:
+                with suppress(OSError, paramiko.SSHException, EOFError):
+                    sftp.remove(temporary)
+                raise
+
+    def get(self, source: str, target: Path) -> None:
+        temporary = Path(temporary_beside(str(target)))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._file_errors(source):
+                self._sftp().get(source, str(temporary))
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def read(self, source: str) -> str | None:
+        with self._file_errors(source):
+            try:
+                with self._sftp().open(source, "rb") as file:
+                    return file.read().decode(errors="replace")
+            except FileNotFoundError:
+                return None
+
+    @contextmanager
+    def _file_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (paramiko.SSHException, EOFError) as error:
+            self.close()
+            raise ConnectError(f"{self.name}: the connection was cut while copying {path}: {error}") from None
+        except OSError as error:
+            error.filename = f"{self.name}:{path}"
+            raise
+
+    @contextmanager
+    def connect_unix(self, path: str, timeout: float) -> Iterator[socket.socket]:
+        """See the contract; the far end of the bridge is ``socat``, since the library forwards no Unix sockets."""
+        channel = self._open_channel()
+        ours, theirs = socket.socketpair()
+        bridge = self.argv(["socat", "-", f"UNIX-CONNECT:{path}"], sudo=True)
+        with channel, ours, theirs:
+            channel.exec_command(command_line(bridge))
+            pumps = [
+                threading.Thread(target=_pump, args=(channel.recv, theirs.sendall, theirs), daemon=True),
+                threading.Thread(target=_pump, args=(theirs.recv, channel.sendall, channel), daemon=True),
+            ]
+            for pump in pumps:
+                pump.start()
+            ours.settimeout(timeout)
+            yield ours
+
+    def ping(self, timeout: float) -> float:
+        start = time.monotonic()
+        self.connect(timeout)
+        try:
+            self.run(["true"])
+        except CommandError as error:
+            raise ConnectError(f"{self.name}: takes a login, but runs no command: {error}") from None
+        return time.monotonic() - start
+
+
+def _send(channel: paramiko.Channel, data: bytes | None) -> threading.Thread | None:
+    """Give the command its input. A thread feeds it while the output is read: neither side can block the other."""
+
+    def feed() -> None:
+        with suppress(OSError, EOFError):  # the command may end without reading all of it
+            channel.sendall(data or b"")
+            channel.shutdown_write()
+
+    if not data:
+        channel.shutdown_write()
+        return None
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    return thread
+
+
+def _receive(channel: paramiko.Channel, deadline: float) -> tuple[str, str, int | None]:
+    """Everything that the command writes, and its exit code: None after the deadline, -1 when there was none."""
+    stdout, stderr = bytearray(), bytearray()
+    while True:
+        while channel.recv_ready():
+            stdout += channel.recv(1 << 16)
+        while channel.recv_stderr_ready():
+            stderr += channel.recv_stderr(1 << 16)
+        if channel.eof_received or channel.closed:
+            if not channel.recv_ready() and not channel.recv_stderr_ready():
+                break
+            continue
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            break
+        select.select([channel], [], [], min(remaining, 1.0))
+    code: int | None = None
+    if channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+        code = channel.recv_exit_status()
+    return stdout.decode(errors="replace"), stderr.decode(errors="replace"), code
+
+
+def _pump(receive: object, send: object, end: socket.socket | paramiko.Channel) -> None:
+    with suppress(OSError, EOFError):
+        while data := receive(1 << 16):  # type: ignore[operator]
+            send(data)  # type: ignore[operator]
+        end.shutdown(socket.SHUT_WR)
+
+
+def _make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:
+    """Like mkdir -p; the usual case, the folder is there, costs one question."""
+    if not folder or folder == "/":
+        return
+    try:
+        if stat.S_ISDIR(sftp.stat(folder).st_mode or 0):
+            return
+        raise NotADirectoryError(f"{folder} is not a folder")
+    except FileNotFoundError:
+        _make_folders(sftp, posixpath.dirname(folder))
+        sftp.mkdir(folder, 0o755)

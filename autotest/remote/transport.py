@@ -1,0 +1,189 @@
+"""The one contract of local and remote execution; only the transport differs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from autotest.errors import CommandError, CommandTimeout
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT = 30.0  # seconds; a set-up command that takes longer hangs
+
+
+TIMEOUT_CODES = (124, 137)  # of timeout(1): ended by TERM, by KILL
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left: its exit code (128 + N after signal N) and what it wrote, decoded as UTF-8."""
+
+    command: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+
+
+class RunOptions(TypedDict, total=False):
+    """What a command may be given besides its arguments; see :meth:`Transport.run`."""
+
+    env: Mapping[str, str] | None
+    cwd: str | None
+    sudo: bool
+    input: str | bytes | None
+    timeout: float
+    check: bool
+
+
+class Transport(ABC):
+    """A way to one machine. Nothing is opened before it is needed, and closing twice is fine."""
+
+    is_local: bool
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    @abstractmethod
+    def is_root(self) -> bool:
+        """Whether the login there is root's."""
+
+    @abstractmethod
+    def argv(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        sudo: bool = False,
+    ) -> list[str]:
+        """The arguments as they are really run there: with sudo, namespace and so on in front where needed."""
+
+    @abstractmethod
+    def connect(self, timeout: float | None = None) -> None:
+        """Open the way there unless it is open; ``timeout`` limits the first, network part of it, in seconds.
+
+        Raises:
+            ConnectError: the machine cannot be reached.
+        """
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        sudo: bool = False,
+        input: str | bytes | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        check: bool = True,
+    ) -> Result:
+        """Run a command, given as a list of arguments, and wait for its end.
+
+        Args:
+            command: program and arguments; never seen by a shell unquoted.
+            env: variables to set in addition to the machine's own.
+            cwd: folder to run in.
+            sudo: as root, where the login is not root itself.
+            input: text for its standard input; without it, the input is empty.
+            timeout: seconds until it is ended by force.
+            check: whether an exit code other than 0 raises.
+
+        Raises:
+            CommandError: the exit code is not 0 and ``check`` is set; carries machine, command, code, stderr.
+            CommandTimeout: it did not end in time.
+            ConnectError: the machine cannot be reached.
+        """
+        argv = self.argv(self._bounded(command, timeout), env=env, cwd=cwd, sudo=sudo)
+        log.debug("%s$ %s", self.name, command_line(argv))
+        data = input.encode() if isinstance(input, str) else input
+        ended = self._execute(command, argv, data, timeout)
+        if check and ended.code != 0:
+            raise CommandError(self.name, command, ended.code, ended.stderr or ended.stdout)
+        return ended
+
+    def _bounded(self, command: Sequence[str], timeout: float) -> Sequence[str]:
+        """The command with whatever ends it in time on the far side."""
+        return command
+
+    @abstractmethod
+    def _execute(self, command: Sequence[str], argv: Sequence[str], data: bytes | None, timeout: float) -> Result:
+        """Run the arguments; ``command`` is what the user asked for. Raises CommandTimeout and ConnectError."""
+
+    def _timed_out(self, command: Sequence[str], timeout: float, stderr: str = "") -> CommandTimeout:
+        return CommandTimeout(self.name, command, None, stderr, f"did not end within {timeout:g} s")
+
+    @abstractmethod
+    def put(self, source: Path, target: str, mode: int = 0o644) -> None:
+        """Copy a file of this machine to the other; it appears there whole or not at all."""
+
+    @abstractmethod
+    def get(self, source: str, target: Path) -> None:
+        """Copy a file of the other machine to this one; it appears here whole or not at all."""
+
+    @abstractmethod
+    def read(self, source: str) -> str | None:
+        """The content of a text file there, None when there is no such file. Starts no process."""
+
+    @abstractmethod
+    def write(self, target: str, content: str, mode: int = 0o644) -> None:
+        """Write a text file there; it appears whole or not at all."""
+
+    @abstractmethod
+    def connect_unix(self, path: str, timeout: float) -> AbstractContextManager[socket.socket]:
+        """A connection to a Unix socket of that machine."""
+
+    @abstractmethod
+    def ping(self, timeout: float) -> float:
+        """Reach the machine, which may take ``timeout`` seconds, and run the smallest command; returns the seconds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+def full_command(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    sudo: bool = False,
+    netns: str | None = None,
+) -> list[str]:
+    """The arguments with sudo, namespace, folder and environment in front, each only where it is asked for."""
+    if not command:
+        raise ValueError("an empty command")
+    for argument in (*command, *(env or {}).values(), cwd or ""):
+        if "\0" in argument:
+            raise ValueError(f"a zero byte in the arguments of {command[0]!r}")
+    prefix: list[str] = []
+    if sudo:
+        prefix += ["sudo", "-n", "--"]
+    if netns:
+        prefix += ["ip", "netns", "exec", netns]
+    if env or cwd:
+        prefix += ["env"]
+        if cwd:
+            prefix += ["-C", cwd]
+        prefix += [f"{key}={value}" for key, value in (env or {}).items()]
+    return [*prefix, *command]
+
+
+def temporary_beside(target: str) -> str:
+    """A name in the same folder that nobody else will choose, for writing before renaming."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
+
+
+def command_line(command: Sequence[str]) -> str:
+    """For the log, and for the one place where a remote shell reads the command."""
+    return shlex.join(command)

@@ -1,0 +1,1 @@
+"""Reports made from an output directory alone: summary table and plots."""

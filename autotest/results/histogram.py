@@ -1,0 +1,279 @@
+"""Latency histograms: ``nanoseconds,count`` per line, ascending, no header, every line ended by a newline.
+
+Both MoonGen's ``hist:save`` and this module write the last newline too, so a file without it was cut off, even where
+its last line still reads like numbers: ``7104,12`` may have been ``7104,1234``.
+
+Reading and writing are vectorised: a decimal number of up to eight digits is one 64-bit word, and all words of a file
+are converted in a few array operations (the SWAR method of D. Lemire, "Quickly parsing eight digits", 2018).
+``benchmarks/accumulate.py`` compares it with a plain loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotest.errors import ResultsError
+
+Ints = NDArray[np.int64]
+
+#: Longest number that is read; 10**15 ns are 11 days.
+MAX_DIGITS: Final = 15
+_COMMA, _NEWLINE, _ZERO, _NINE = b",\n09"
+#: Up to this many possible values per entry, summing into a dense array is fastest.
+_DENSE_SPAN: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """Latency samples: ``values`` in ns, strictly ascending, and how often each occurred; int64 arrays of one length."""
+
+    values: Ints
+    counts: Ints
+
+    @classmethod
+    def of(cls, counts: dict[int, int]) -> Histogram:
+        """Histogram from a mapping of ns to count."""
+        values = sorted(counts)
+        return cls(np.array(values, np.int64), np.array([counts[value] for value in values], np.int64))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        return np.array_equal(self.values, other.values) and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean in ns; nan without samples."""
+        total = self.samples
+        return float(np.dot(self.values.astype(float), self.counts.astype(float))) / total if total else float("nan")
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the samples in ns, with n - 1 as MoonGen prints it; 0 for one sample, nan for none."""
+        total = self.samples
+        if total < 2:
+            return 0.0 if total else float("nan")
+        deviations = self.values.astype(float) - self.mean
+        return float(np.sqrt(np.dot(deviations * deviations, self.counts.astype(float)) / (total - 1)))
+
+    @property
+    def max(self) -> int | None:
+        """Largest sample in ns; None without samples."""
+        return int(self.values[-1]) if len(self.values) else None
+
+    def percentiles(self, percents: Sequence[float]) -> list[int | None]:
+        """Nearest-rank percentiles in ns; None for each without samples.
+
+        The p-th percentile of n samples is the smallest sample that at least p percent of them do not exceed: the one
+        with rank ceil(p/100 * n) when sorted, counted from 1 (rank 1 for p = 0). It is always a measured value.
+        """
+        cumulated = np.cumsum(self.counts)
+        if not len(cumulated):
+            return [None] * len(percents)
+        total = int(cumulated[-1])
+        return [int(self.values[np.searchsorted(cumulated, _rank(percent, total))]) for percent in percents]
+
+    def percentile(self, percent: float) -> int | None:
+        """One nearest-rank percentile in ns, see :meth:`percentiles`."""
+        return self.percentiles([percent])[0]
+
+
+def _rank(percent: float, total: int) -> int:
+    if not 0 <= percent <= 100:
+        raise ValueError(f"{percent} is not a percentage")
+    # In thousandths of a percent and whole numbers: 99.9/100 * 1000 is 999.0000000000001 in floating point.
+    return max(1, -(-round(percent * 1000) * total // 100_000))
+
+
+def read_histogram(path: Path, *, allow_empty: bool = False) -> Histogram:
+    """Histogram of a file. ResultsError names file and line of what is cut off, malformed or not ascending."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from error
+    return parse_histogram(data, str(path), allow_empty=allow_empty)
+
+
+def parse_histogram(data: bytes, source: str, *, allow_empty: bool = False) -> Histogram:
+    """Histogram from the content of a file, see :func:`read_histogram`; ``source`` names it in errors."""
+    if not data:
+        if allow_empty:
+            return Histogram(np.empty(0, np.int64), np.empty(0, np.int64))
+        raise ResultsError(f"{source}: the histogram is empty")
+    if data[-1] != _NEWLINE:
+        raise ResultsError(f"{source}:{data.count(10) + 1}: the last line is cut off")
+    pairs = _parse_pairs(data)
+    if pairs is None:
+        raise _first_error(data, source)
+    values, counts = pairs
+    if not (np.all(values[1:] > values[:-1]) and counts.min() > 0):
+        raise _first_error(data, source)
+    return Histogram(values, counts)
+
+
+def _parse_pairs(data: bytes) -> tuple[Ints, Ints] | None:
+    """Both numbers of all ``a,b`` lines, or None when any line is malformed."""
+    padded = b"0" * 16 + data
+    text = np.frombuffer(padded, np.uint8)
+    ends = np.flatnonzero(text < _ZERO)
+    if len(ends) % 2 or int(text.max()) > _NINE:
+        return None
+    commas, newlines = ends.reshape(-1, 2).T.copy()
+    if np.any(text.take(commas) != _COMMA) or np.any(text.take(newlines) != _NEWLINE):
+        return None
+    lengths = commas - 16
+    lengths[1:] -= newlines[:-1] - 15
+    values = _numbers(padded, commas, lengths)
+    counts = _numbers(padded, newlines, newlines - commas - 1)
+    return None if values is None or counts is None else (values, counts)
+
+
+def _numbers(padded: bytes, ends: Ints, lengths: Ints) -> Ints | None:
+    """The numbers that end before ``ends``, or None when one has no digit or too many."""
+    longest = int(lengths.max())
+    if lengths.min() < 1 or longest > MAX_DIGITS:
+        return None
+    if longest <= 2:
+        return _few_digits(np.frombuffer(padded, np.uint8), ends, lengths, longest)
+    words = _words(padded)
+    numbers = _eight_digits(words.take(ends - 8), np.minimum(lengths, 8) if longest > 8 else lengths)
+    if longest > 8:
+        longer = np.flatnonzero(lengths > 8)
+        numbers[longer] += _eight_digits(words.take(ends[longer] - 16), lengths[longer] - 8) * 10**8
+    return numbers
+
+
+def _words(text: bytes) -> NDArray[np.uint64]:
+    """All words of 8 bytes of a text, one beginning at each byte."""
+    return np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
+
+
+def _few_digits(text: NDArray[np.uint8], ends: Ints, lengths: Ints, longest: int) -> Ints:
+    """Numbers of so few digits (most counts) that taking them one by one is faster than words."""
+    numbers = (text.take(ends - 1) & 0x0F).astype(np.int64)
+    for place in range(1, longest):
+        numbers += (text.take(ends - 1 - place) & 0x0F) * (lengths > place) * np.int64(10**place)
+    return numbers
+
+
+def _eight_digits(words: NDArray[np.uint64], lengths: Ints) -> Ints:
+    """Numbers from words whose last ``lengths`` bytes, 1 to 8, are ASCII digits."""
+    junk = lengths.astype(np.uint64)
+    np.subtract(64, junk << 3, out=junk)
+    words >>= junk
+    words <<= junk
+    words &= 0x0F0F0F0F0F0F0F0F
+    words *= 10 * 2**8 + 1
+    words >>= 8
+    words &= 0x00FF00FF00FF00FF
+    words *= 100 * 2**16 + 1
+    words >>= 16
+    words &= 0x0000FFFF0000FFFF
+    words *= 10000 * 2**32 + 1
+    words >>= 32
+    return words.view(np.int64)
+
+
+def _first_error(data: bytes, source: str) -> ResultsError:
+    """The first thing wrong, found line by line: only for files that are known to be wrong."""
+    before = -1
+    for number, line in enumerate(data[:-1].split(b"\n"), 1):
+        fields = line.split(b",")
+        if len(fields) != 2 or not all(field.isdigit() and len(field) <= MAX_DIGITS for field in fields):
+            return ResultsError(f"{source}:{number}: {_shown(line)} is not 'nanoseconds,count'")
+        value, count = map(int, fields)
+        if value <= before:
+            return ResultsError(f"{source}:{number}: {value} ns after {before} ns: not ascending")
+        if count == 0:
+            return ResultsError(f"{source}:{number}: the count is 0")
+        before = value
+    return ResultsError(f"{source}: not a histogram")
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def sum_histograms(histograms: Iterable[Histogram]) -> Histogram:
+    """The histogram of all samples together; empty for none."""
+    parts = [histogram for histogram in histograms if len(histogram.values)]
+    if len(parts) < 2:
+        return parts[0] if parts else Histogram.of({})
+    low = min(int(part.values[0]) for part in parts)
+    span = max(int(part.values[-1]) for part in parts) - low + 1
+    entries = sum(len(part.values) for part in parts)
+    if span <= entries * _DENSE_SPAN:
+        dense = np.zeros(span, np.int64)
+        for part in parts:
+            dense[part.values - low] += part.counts
+        offsets = np.flatnonzero(dense.astype(bool))  # finds them twice as fast as among numbers
+        return Histogram(offsets + low, dense.take(offsets))
+    values = np.concatenate([part.values for part in parts])
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    firsts = np.flatnonzero(np.diff(values, prepend=-1))
+    return Histogram(values[firsts], np.add.reduceat(np.concatenate([part.counts for part in parts])[order], firsts))
+
+
+def format_histogram(histogram: Histogram) -> bytes:
+    """The content of a histogram file."""
+    if not len(histogram.values):
+        return b""
+    values = _digit_groups(histogram.values)
+    counts = _digit_groups(histogram.counts)
+    columns = [*values, np.frombuffer(b",", np.uint8)[0], *counts, np.frombuffer(b"\n", np.uint8)[0]]
+    sizes = [column.itemsize for column in columns]
+    offsets = [sum(sizes[:index]) for index in range(len(sizes))]
+    names = [f"c{index}" for index in range(len(columns))]
+    layout = np.dtype({"names": names, "formats": [column.dtype for column in columns], "offsets": offsets})
+    buffer = bytearray(len(histogram.values) * layout.itemsize)
+    rows = np.frombuffer(buffer, layout)
+    for name, column in zip(names, columns, strict=True):
+        rows[name] = column
+    return bytes(buffer.translate(None, b"\0"))
+
+
+def _digit_groups(numbers: Ints) -> list[NDArray[np.unsignedinteger[Any]]]:
+    """Decimal digits, four to a 32-bit word, high word first (one byte if it has one digit), NUL for leading zeros."""
+    table = _digit_table()
+    groups: list[NDArray[np.unsignedinteger[Any]]] = []
+    rest = numbers.astype(np.uint32) if int(numbers.max()) < 2**32 else numbers  # 32 bits divide faster
+    while True:
+        if groups and int(rest.max()) < 10:
+            return [np.where(rest > 0, rest + _ZERO, 0).astype(np.uint8), *groups]
+        higher = rest // 10_000
+        index = rest - higher * 10_000
+        index += (higher > 0) * rest.dtype.type(_WITH_ZEROS)
+        if groups:
+            index[rest == 0] = _NOTHING
+        groups.insert(0, table.take(index))
+        if not higher.any():
+            return groups
+        rest = higher
+
+
+_WITH_ZEROS: Final = 10_000
+_NOTHING: Final = 20_000
+
+
+@functools.cache
+def _digit_table() -> NDArray[np.uint32]:
+    """Four ASCII characters for 0 to 9999 without leading zeros, then the same with them, then none at all."""
+    bare = (b"%d" % number for number in range(10_000))
+    full = (b"%04d" % number for number in range(10_000))
+    return np.frombuffer(b"".join(text.rjust(4, b"\0") for text in bare) + b"".join(full) + bytes(4), np.uint32)

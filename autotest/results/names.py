@@ -1,0 +1,246 @@
+"""Names of result files.
+
+A trial has an infix, which says what was measured, and a repetition, counted from 0. Its files are::
+
+    output_INFIX_repN.log       what MoonGen printed
+    histogram_INFIX_repN.csv    latency samples, ``nanoseconds,count`` per line
+    trial_INFIX_repN.json       figures, verdict, timing and configuration; the commit mark
+    acc_histogram_INFIX.csv     the sum over repetitions, one per test case
+
+For load latency the infix is
+``{machine}_{interface}_{qemu}_vhost{on|off}_ioregionfd{on|off}_{reflector}_{rate}kpps_{size}B_{runtime}s``; for machine
+``host`` the part from qemu to ioregionfd is absent. Names are checked where they are built, so every name that exists
+can be parsed back to exactly what it was built from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from autotest.errors import ResultsError
+
+HOST_MACHINE: Final = "host"
+
+OUTPUT: Final = "output"
+HISTOGRAM: Final = "histogram"
+TRIAL: Final = "trial"
+ACC_HISTOGRAM: Final = "acc_histogram"
+
+SUFFIXES: Final = {OUTPUT: "log", HISTOGRAM: "csv", TRIAL: "json"}
+
+#: Bytes that a file name may have on every usual file system.
+MAX_NAME_BYTES: Final = 255
+_LONGEST_AFFIX: Final = len("histogram_") + len("_rep999999999.json.999")
+MAX_INFIX_BYTES: Final = MAX_NAME_BYTES - _LONGEST_AFFIX
+
+_TOKEN = r"[A-Za-z0-9][A-Za-z0-9.+=@,:~-]*"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=@,:~-]*"
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+_is_token = re.compile(_TOKEN).fullmatch
+_is_name = re.compile(_NAME).fullmatch
+_match_trial_file = re.compile(
+    rf"(?P<kind>output|histogram|trial)_(?P<infix>{_NAME})_rep(?P<repetition>{_NUMBER})\.(?P<suffix>log|csv|json)"
+).fullmatch
+_match_accumulated = re.compile(rf"acc_histogram_(?P<infix>{_NAME})\.csv").fullmatch
+_TAIL = rf"(?P<reflector>{_TOKEN})_(?P<rate>{_NUMBER})kpps_(?P<size>{_NUMBER})B_(?P<runtime>{_NUMBER})s"
+_match_host = re.compile(rf"{HOST_MACHINE}_(?P<interface>{_TOKEN})_{_TAIL}").fullmatch
+_match_guest = re.compile(
+    rf"(?P<machine>(?!{HOST_MACHINE}_){_TOKEN})_(?P<interface>{_TOKEN})_(?P<qemu>{_NAME})"
+    rf"_vhost(?P<vhost>on|off)_ioregionfd(?P<ioregionfd>on|off)_{_TAIL}"
+).fullmatch
+
+
+def _check_infix(infix: str) -> None:
+    if not _is_name(infix):
+        raise ResultsError(
+            f"{infix!r} cannot be part of a result file's name: use letters, digits and _ . + = @ , : ~ -, "
+            "beginning with a letter or digit"
+        )
+    if len(infix) > MAX_INFIX_BYTES:
+        raise ResultsError(f"{infix!r} is too long for a file name: {len(infix)} bytes, at most {MAX_INFIX_BYTES}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialName:
+    """One trial, by its infix and its repetition (from 0). Raises ResultsError for what cannot be a file name."""
+
+    infix: str
+    repetition: int
+
+    def __post_init__(self) -> None:
+        _check_infix(self.infix)
+        if not 0 <= self.repetition <= 999_999_999:
+            raise ResultsError(f"{self.infix}: repetition {self.repetition} is not a number from 0 to 999999999")
+
+    def file(self, kind: str) -> str:
+        """File name of one kind: ``output``, ``histogram`` or ``trial``."""
+        return f"{kind}_{self.infix}_rep{self.repetition}.{SUFFIXES[kind]}"
+
+    @property
+    def output(self) -> str:
+        return f"output_{self.infix}_rep{self.repetition}.log"
+
+    @property
+    def histogram(self) -> str:
+        return f"histogram_{self.infix}_rep{self.repetition}.csv"
+
+    @property
+    def trial(self) -> str:
+        return f"trial_{self.infix}_rep{self.repetition}.json"
+
+    @property
+    def acc_histogram(self) -> str:
+        return acc_histogram_file(self.infix)
+
+    def __str__(self) -> str:
+        return f"{self.infix}_rep{self.repetition}"
+
+
+class ResultFile(NamedTuple):
+    """A file name taken apart; ``repetition`` is None for ``acc_histogram``."""
+
+    kind: str
+    infix: str
+    repetition: int | None
+
+
+def acc_histogram_file(infix: str) -> str:
+    """File name of the sum over the repetitions of one test case."""
+    _check_infix(infix)
+    return f"acc_histogram_{infix}.csv"
+
+
+def parse_file_name(name: str) -> ResultFile | None:
+    """Take a file name apart, or return None where no autotest gave that name.
+
+    >>> parse_file_name("histogram_host_pnic_moongen_10kpps_60B_30s_rep2.csv")
+    ResultFile(kind='histogram', infix='host_pnic_moongen_10kpps_60B_30s', repetition=2)
+    """
+    if match := _match_trial_file(name):
+        kind, infix, repetition, suffix = match.groups()
+        if SUFFIXES[kind] != suffix or len(infix) > MAX_INFIX_BYTES:
+            return None
+        return ResultFile(kind, infix, int(repetition))
+    if (match := _match_accumulated(name)) and len(match["infix"]) <= MAX_INFIX_BYTES:
+        return ResultFile(ACC_HISTOGRAM, match["infix"], None)
+    return None
+
+
+def render_infix(
+    machine: str,
+    interface: str,
+    qemu: str | None,
+    vhost: bool | None,
+    ioregionfd: bool | None,
+    reflector: str,
+    rate: int,
+    size: int,
+    runtime: int,
+) -> str:
+    """The one place where the promised form of a load latency infix is written; checks nothing, so a plan can be large.
+
+    ``qemu``, ``vhost`` and ``ioregionfd`` are None with machine ``host``.
+    """
+    tail = f"{reflector}_{rate}kpps_{size}B_{runtime}s"
+    if qemu is None:
+        return f"{machine}_{interface}_{tail}"
+    flags = f"vhost{'on' if vhost else 'off'}_ioregionfd{'on' if ioregionfd else 'off'}"
+    return f"{machine}_{interface}_{qemu}_{flags}_{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLatencyCase:
+    """The parameters of one load latency test case, as its infix carries them.
+
+    Attributes:
+        rate: offered load in kpps.
+        size: frame size in bytes, without CRC.
+        runtime: seconds of load.
+        qemu, vhost, ioregionfd: None exactly when the machine is ``host``.
+    """
+
+    machine: str
+    interface: str
+    reflector: str
+    rate: int
+    size: int
+    runtime: int
+    qemu: str | None = None
+    vhost: bool | None = None
+    ioregionfd: bool | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("machine", "interface", "reflector"):
+            if not _is_token(getattr(self, key)):
+                raise ResultsError(
+                    f"{key} {getattr(self, key)!r} cannot be part of a result file's name: use letters, digits and "
+                    ". + = @ , : ~ -, beginning with a letter or digit"
+                )
+        for key, least in (("rate", 0), ("size", 1), ("runtime", 1)):
+            value = getattr(self, key)
+            if type(value) is not int or not least <= value <= 999_999_999:
+                raise ResultsError(f"{key} {value!r} is not a whole number from {least} to 999999999")
+        middle = (self.qemu, self.vhost, self.ioregionfd)
+        if self.machine == HOST_MACHINE:
+            if middle != (None, None, None):
+                raise ResultsError("machine 'host' has no qemu, vhost or ioregionfd")
+        elif None in middle:
+            raise ResultsError(f"machine {self.machine!r} needs qemu, vhost and ioregionfd")
+        elif not _is_name(self.qemu or ""):
+            raise ResultsError(
+                f"qemu {self.qemu!r} cannot be part of a result file's name: use letters, digits and "
+                "_ . + = @ , : ~ -, beginning with a letter or digit"
+            )
+        _check_infix(self.infix)
+
+    @property
+    def infix(self) -> str:
+        """The infix of the names of this case's files."""
+        middle = (self.qemu, self.vhost, self.ioregionfd)
+        return render_infix(self.machine, self.interface, *middle, self.reflector, self.rate, self.size, self.runtime)
+
+
+def load_latency_infix(
+    machine: str,
+    interface: str,
+    reflector: str,
+    rate: int,
+    size: int,
+    runtime: int,
+    qemu: str | None = None,
+    vhost: bool | None = None,
+    ioregionfd: bool | None = None,
+) -> str:
+    """Infix of a load latency test case; rate in kpps, size in bytes, runtime in seconds.
+
+    Raises ResultsError for values that would make an ambiguous or dangerous file name.
+
+    >>> load_latency_infix("pcvm", "bridge-e1000", "xdp", 10, 60, 30, "my_build", vhost=True, ioregionfd=False)
+    'pcvm_bridge-e1000_my_build_vhoston_ioregionfdoff_xdp_10kpps_60B_30s'
+    """
+    return LoadLatencyCase(machine, interface, reflector, rate, size, runtime, qemu, vhost, ioregionfd).infix
+
+
+def parse_load_latency_infix(infix: str) -> LoadLatencyCase | None:
+    """Parameters of a load latency infix, or None where it is not one."""
+    match = _match_host(infix) or _match_guest(infix)
+    if match is None:
+        return None
+    found = match.groupdict()
+    guest = "qemu" in found
+    try:
+        return LoadLatencyCase(
+            machine=found.get("machine", HOST_MACHINE),
+            interface=found["interface"],
+            reflector=found["reflector"],
+            rate=int(found["rate"]),
+            size=int(found["size"]),
+            runtime=int(found["runtime"]),
+            qemu=found.get("qemu"),
+            vhost=found["vhost"] == "on" if guest else None,
+            ioregionfd=found["ioregionfd"] == "on" if guest else None,
+        )
+    except ResultsError:
+        return None

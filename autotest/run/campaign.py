@@ -1,0 +1,187 @@
+"""A campaign: the sections of ``tests.conf``, what of them is done, and what is still to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from autotest.config.testbed import Testbed
+from autotest.errors import ConfigError, Problem, ResultsError, UsageError
+from autotest.measurements.kind import MeasurementKind
+from autotest.plan.parameters import Case, Section
+from autotest.plan.tree import Exclusion, Tree
+from autotest.results.names import TrialName
+from autotest.results.store import ResultStore
+from autotest.run.runner import DEFAULT_RETRIES, Job, Runner, Summary
+from autotest.servers.testbed import Servers
+
+
+class TrialInvalid(ResultsError):
+    """A trial was measured but counts for nothing."""
+
+
+class Planned(NamedTuple):
+    """One trial of the plan."""
+
+    section: Section
+    case: Case
+    infix: str
+    repetition: int
+    done: bool
+
+    @property
+    def name(self) -> TrialName:
+        """The name of its files."""
+        return TrialName(self.infix, self.repetition)
+
+
+class Campaign:
+    """All sections that are to be measured, of one measurement kind."""
+
+    def __init__(self, kind: MeasurementKind, sections: Sequence[Section]) -> None:
+        self.kind = kind
+        self.sections = tuple(sections)
+        self._stores: dict[Path, ResultStore] = {}
+
+    def store(self, section: Section) -> ResultStore:
+        """Where the results of a section are; sections with one output directory share it."""
+        outputdir = Path(section.settings["outputdir"])
+        if outputdir not in self._stores:
+            self._stores[outputdir] = ResultStore(outputdir)
+        return self._stores[outputdir]
+
+    def tree(self, section: Section) -> Tree:
+        return Tree(self.kind.parameters, self.kind.rules, section)
+
+    def trials(self) -> Iterator[Planned]:
+        """Every trial, lazily, in the order in which they are measured.
+
+        Raises:
+            ResultsError: the output directory cannot be read, or a newer autotest wrote into it.
+        """
+        for section in self.sections:
+            store, tree = self.store(section), self.tree(section)
+            present = store.present()
+            for case in tree.cases():
+                infix = self.kind.infix(case)
+                for repetition in range(section.settings["repetitions"]):
+                    done = (infix, repetition) in present and store.is_done(TrialName(infix, repetition))
+                    yield Planned(section, tree.leaf(case, repetition), infix, repetition, done)
+
+    def exclusions(self) -> Iterator[tuple[Section, Exclusion]]:
+        for section in self.sections:
+            for exclusion in self.tree(section).exclusions():
+                yield section, exclusion
+
+    def infixes(self, section: Section) -> Iterator[str]:
+        """The test cases of a section, each once."""
+        return map(self.kind.infix, self.tree(section).cases())
+
+    def set_ups(self) -> Iterator[Case]:
+        """The cases up to the last stage, each once: what differs in more than the load."""
+        for section in self.sections:
+            yield from self.tree(section).prefixes(self.set_up_depth)
+
+    @property
+    def set_up_depth(self) -> int:
+        """How many parameters the set-up depends on."""
+        names = [parameter.name for parameter in self.kind.parameters]
+        return max(names.index(stage.parameter) for stage in self.kind.stages) + 1
+
+    # -- checks before anything is touched -----------------------------------------------------------------
+
+    def check(self, testbed: Testbed) -> None:
+        """Everything that can be found wrong without touching a machine.
+
+        Raises:
+            ConfigError: keys that the plan needs are missing, or an output directory cannot be written.
+        """
+        problems = self.kind.missing(testbed, self.set_ups()) + self.unwritable() + self._ambiguous()
+        if problems:
+            raise ConfigError(problems)
+
+    def unwritable(self) -> list[Problem]:
+        """The output directories that cannot be written."""
+        problems = []
+        for section in self.sections:
+            try:
+                self.store(section).check_writable()
+            except ResultsError as error:
+                problems.append(Problem(section.file, section.name, "outputdir", str(error)))
+        return problems
+
+    def _ambiguous(self) -> list[Problem]:
+        """Values of different sections that are shown alike, and so would share result names, but are not alike."""
+        problems = []
+        known: dict[tuple[str, str], tuple[object, str]] = {}
+        for section in self.sections:
+            for parameter in self.kind.parameters:
+                for value in section.lists[parameter.name]:
+                    shown = parameter.show(value)
+                    before, where = known.setdefault((parameter.name, shown), (value, section.name))
+                    if before != value:
+                        message = f"{shown!r} is something else in [{where}]: their results would have one name"
+                        problems.append(Problem(section.file, section.name, parameter.key, message))
+        return problems
+
+    def require_cases(self) -> None:
+        """Raises UsageError when there is nothing to measure."""
+        if next(iter(self.set_ups()), None) is None:
+            files = ", ".join(dict.fromkeys(str(section.file) for section in self.sections))
+            raise UsageError(f"{files}: no valid combination of parameters; --dry-run says why each was left out")
+
+    # -- the run -------------------------------------------------------------------------------------------
+
+    def run(self, servers: Servers, to_do: int, retries: int = DEFAULT_RETRIES) -> Summary:
+        """Measure what is not done; ``to_do`` is how many trials that are."""
+        for store in self._stores.values():
+            store.clean()
+        runner = Runner(self.kind.stages, servers, retries, self._describe)
+        return runner.run(self._jobs(servers), to_do)
+
+    def _describe(self, case: Case) -> str:
+        return ", ".join(self.kind.labels(case))
+
+    def _jobs(self, servers: Servers) -> Iterator[Job]:
+        for planned in self.trials():
+            if not planned.done:
+                yield Job(planned.case, str(planned.name), lambda planned=planned: self._measure(servers, planned))
+
+    def _measure(self, servers: Servers, planned: Planned) -> str:
+        store = self.store(planned.section)
+        with store.working_directory() as folder:
+            trial = self.kind.measure(servers, planned.case, planned.section, folder)
+            record = {
+                "measurement": self.kind.name,
+                "parameters": self._recorded(planned.case),
+                "settings": {key: _plain(value) for key, value in planned.section.settings.items()},
+                **trial.record,
+                **servers.identity(),
+            }
+            store.commit(planned.name, trial.files, record)
+        if trial.problem:
+            raise TrialInvalid(trial.problem)
+        return trial.line
+
+    def _recorded(self, case: Case) -> dict[str, object]:
+        """The parameters for the record: plain values as they are, anything else as the user wrote it."""
+        return {
+            parameter.name: value if isinstance(value, int | str) else parameter.show(value)
+            for parameter in self.kind.parameters
+            if (value := case[parameter.name]) is not None
+        }
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    return value if isinstance(value, int | float | str) else str(value)
+
+
+def count(trials: Iterable[Planned]) -> tuple[int, int]:
+    """How many trials there are, and how many of them are done."""
+    total = done = 0
+    for planned in trials:
+        total += 1
+        done += planned.done
+    return total, done

@@ -1,0 +1,116 @@
+"""The guest: a QEMU virtual machine on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from autotest.config.testbed import GuestConfig, HostConfig
+from autotest.errors import TestbedError
+from autotest.network.kinds import InterfaceKind
+from autotest.qemu.parts import (
+    CommandLine,
+    Control,
+    Disk,
+    GdbServer,
+    Kernel,
+    Machine,
+    Part,
+    SharedFolder,
+    TapBackend,
+    VirtioNet,
+)
+from autotest.remote.transport import Transport
+from autotest.servers.dut import DeviceUnderTest
+
+MACVTAP_FD = 9  # the descriptor under which QEMU gets the macvtap: dash redirects none above this one
+QEMU_MACHINES = {"pcvm": "pc", "microvm": "microvm"}
+
+
+class Guest(DeviceUnderTest):
+    """A guest, reached over its admin interface."""
+
+    @cached_property
+    def transport(self) -> Transport:
+        """The way there.
+
+        Raises:
+            TestbedError: its name leads to this machine, so that commands for the guest would be run here.
+        """
+        found = super().transport
+        if found.is_local:
+            raise TestbedError(f"guest: fqdn {self.config.fqdn} is this machine, not a guest: give the guest's own name")
+        return found
+
+
+@dataclass(frozen=True)
+class GuestSettings:
+    """One way to run the guest: what the matrix or the command line may change from boot to boot.
+
+    ``machine`` is pcvm or microvm. Queue sizes are in descriptors, None for QEMU's own default.
+    """
+
+    machine: str
+    interface: InterfaceKind
+    qemu_path: str
+    vhost: bool = False
+    ioregionfd: bool = False
+    rx_queue_size: int | None = None
+    tx_queue_size: int | None = None
+    debug: bool = False
+
+
+def with_overrides(
+    host: HostConfig, guest: GuestConfig, vcpus: int | None, memory: int | None, disk: str | None
+) -> tuple[HostConfig, GuestConfig]:
+    """The configuration with the values of ``run-guest``'s options, memory in MiB."""
+    if disk:
+        host = replace(host, root_disk_file=disk)
+    return host, replace(guest, vcpus=vcpus or guest.vcpus, memory=memory or guest.memory)
+
+
+def qemu_command_line(
+    host: HostConfig,
+    guest: GuestConfig,
+    settings: GuestSettings,
+    *,
+    program: str,
+    accelerator: str,
+    tsc_khz: int | None,
+    qmp_socket: str,
+    gdb_socket: str | None = None,
+) -> CommandLine:
+    """The command line of the guest. Pure: the keys that it needs were checked before.
+
+    ``tsc_khz`` is told to a kernel that is booted under TCG: microvm hangs without it, and with a wrong value the
+    guest's clock runs wrong by the same factor.
+    """
+    assert host.root_disk_file and host.admin_tap and guest.admin_iface_mac and guest.test_iface_mac
+    machine = Machine(
+        type=QEMU_MACHINES[settings.machine],
+        accelerator=accelerator,
+        cpu_model=guest.cpu_model or ("host" if accelerator == "kvm" else "max"),
+        vcpus=guest.vcpus,
+        memory=guest.memory,
+    )
+    tap = settings.interface.tap(host)
+    backend = TapBackend(ifname=tap, fd=None if tap else MACVTAP_FD, vhost=settings.vhost)
+    arguments = [guest.kernel_args, f"tsc_early_khz={tsc_khz}" if tsc_khz else ""]
+    parts: list[Part] = [Kernel(guest.kernel, guest.initrd, " ".join(filter(None, arguments)))] if guest.kernel else []
+    parts += [
+        Disk(host.root_disk_file, host.root_disk_snapshot),
+        VirtioNet("admin", guest.admin_iface_mac, TapBackend(ifname=host.admin_tap)),
+        VirtioNet(
+            "test",
+            guest.test_iface_mac,
+            backend,
+            rx_queue_size=settings.rx_queue_size,
+            tx_queue_size=settings.tx_queue_size,
+            ioregionfd=settings.ioregionfd,
+        ),
+        *(SharedFolder(tag, folder) for tag, folder in host.fsdevs),
+        Control(qmp_socket),
+    ]
+    if gdb_socket:
+        parts.append(GdbServer(gdb_socket))
+    return CommandLine(program, machine, parts)

@@ -1,0 +1,1 @@
+"""Generator and reflectors: MoonGen programs, and the XDP reflector."""

@@ -1,0 +1,107 @@
+"""Reflectors: what swaps the MAC addresses of test frames on the DuT and sends them back."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotest.errors import CommandError, TrafficError
+from autotest.servers.server import Server
+from autotest.traffic import moongen
+from autotest.traffic.moongen import MoonGen
+
+log = logging.getLogger(__name__)
+
+XDP_OBJECT = "reflector.bpf.o"
+_XDP_SECTION = "xdp"
+_PROGRAM, _READY = "reflector.lua", "reflector ready"
+_READY_TIMEOUT = 30.0  # seconds; MoonGen initialises DPDK first
+
+
+@dataclass(frozen=True)
+class ReflectorKind:
+    """A way to reflect.
+
+    Attributes:
+        name: as ``reflectors`` in ``tests.conf`` names it.
+        keys: keys of the DuT's section that it needs.
+        needs_pci: whether it drives a PCI device itself.
+        needs_programs: whether the MoonGen programs must be on the DuT.
+        up: starts reflecting on an interface of the server; returns when it does.
+        down: stops that; nothing if it does not reflect.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    needs_pci: bool
+    needs_programs: bool
+    up: Callable[[Server, str], None]
+    down: Callable[[Server, str], None]
+
+    @contextmanager
+    def running(self, server: Server, iface: str) -> Iterator[None]:
+        """The reflector, as long as the context lasts; one that a killed run left is replaced."""
+        self.down(server, iface)
+        try:
+            self.up(server, iface)
+            yield
+        finally:
+            self.down(server, iface)
+
+
+def _moongen_up(server: Server, iface: str) -> None:
+    if server.config.test_iface_dpdk_driv is None:  # else it is bound to DPDK: no interface of the kernel
+        server.links.up(iface)
+        server.links.wait_for_carrier(iface)
+    MoonGen(server, iface).start(_PROGRAM, [], _READY, _READY_TIMEOUT)
+
+
+def _moongen_down(server: Server, iface: str) -> None:
+    MoonGen(server, iface).stop(_PROGRAM)
+
+
+def _xdp_up(server: Server, iface: str) -> None:
+    """Load the XDP program: in the driver where it can, else in the generic layer."""
+    folder = server.config.xdp_reflector_dir
+    assert folder
+    mode = _load_xdp(server, iface, posixpath.join(folder, XDP_OBJECT))
+    log.debug("%s: XDP reflector on %s, %s", server.name, iface, mode)
+    server.links.up(iface)
+    server.links.wait_for_carrier(iface)
+
+
+def _load_xdp(server: Server, iface: str, path: str) -> str:
+    link = server.links.require(iface)
+    # Over veth a driver's XDP_TX loses every frame unless the peer runs an XDP program too.
+    is_veth = link.get("linkinfo", {}).get("info_kind") == "veth"
+    errors = []
+    for mode in ("xdpgeneric",) if is_veth else ("xdpdrv", "xdpgeneric"):
+        try:
+            server.run(["ip", "link", "set", "dev", iface, mode, "obj", path, "sec", _XDP_SECTION], sudo=True)
+            return mode
+        except CommandError as error:
+            errors.append(error.stderr.strip())
+    if server.run(["test", "-r", path], sudo=True, check=False).code != 0:
+        raise TrafficError(f"{server.name}: there is no {path}: xdp_reflector_dir must hold {XDP_OBJECT}")
+    raise TrafficError(f"{server.name}: the XDP reflector does not load on {iface}: {'; '.join(errors)}")
+
+
+def _xdp_down(server: Server, iface: str) -> None:
+    """Take any XDP program off the interface; nothing if there is none, or no such interface."""
+    link = server.links.show(iface)
+    attached = link.get("xdp", {}).get("attached", []) if link else []
+    for program in attached or ([link["xdp"]] if link and "xdp" in link else []):
+        mode = {1: "xdpdrv", 2: "xdpgeneric", 3: "xdpoffload"}[program["mode"]]
+        server.run(["ip", "link", "set", "dev", iface, mode, "off"], sudo=True)
+
+
+REFLECTOR_KINDS = {
+    kind.name: kind
+    for kind in (
+        ReflectorKind("moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down),
+        ReflectorKind("xdp", ("test_iface", "test_iface_mac", "xdp_reflector_dir"), False, False, _xdp_up, _xdp_down),
+    )
+}

@@ -1,0 +1,191 @@
+"""``autotest.conf``: what users have loads, and everything wrong is found at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotest.config.testbed import Testbed, load_testbed
+from autotest.errors import ConfigError, Problem
+
+OLDER_FILE = """\
+# keys before the first section, as older files have them
+moongen_dir = /opt/moongen
+site = lab7
+
+[common]
+whatever = 10.0.7
+nic = enp81s0f0
+
+[local]
+moonprogs_dir = ${projectDirectory}/moonprogs
+
+[host]
+fqdn = ${username}@${common:whatever}.1
+admin_bridge = br0
+test_iface = ${common:nic}
+test_iface_addr = 51:00.0
+test_iface_mac = 64:9D:99:B1:0B:59
+test_iface_driv = ice
+qemu_path =
+fsdevs = home:/home,nix:/nix/store
+
+[guest]
+fqdn = 10.0.7.2
+
+[loadgen]
+fqdn = river.example.org
+test_iface_addr = 0000:51:00.0
+"""
+
+
+def problems_of(tmp_path: Path, content: str) -> tuple[Problem, ...]:
+    file = tmp_path / "autotest.conf"
+    file.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load_testbed(file, tmp_path)
+    assert all(problem.file == file for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def where(problems: tuple[Problem, ...]) -> list[tuple[str | None, str | None]]:
+    return [(problem.section, problem.key) for problem in problems]
+
+
+def minimal(host: str = "", guest: str = "", loadgen: str = "") -> str:
+    sections = (("host", host), ("guest", guest), ("loadgen", loadgen))
+    return "".join(f"[{name}]\nfqdn = {name}.example\n{more}\n" for name, more in sections)
+
+
+def load(tmp_path: Path, content: str) -> Testbed:
+    file = tmp_path / "autotest.conf"
+    file.write_text(content)
+    return load_testbed(file, tmp_path)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "example" in metafunc.fixturenames:
+        root = Path(__file__).resolve().parents[2]
+        examples = [root / "autotest.conf", *sorted((root / "configs").glob("*.conf"))]
+        examples = [file for file in examples if "[host]" in file.read_text()]
+        assert len(examples) >= 2
+        metafunc.parametrize("example", examples, ids=lambda file: file.name)
+
+
+def test_examples_of_the_repository_load(example: Path, repository: Path) -> None:
+    testbed = load_testbed(example, repository)
+    assert testbed.host.fqdn and testbed.guest.fqdn and testbed.loadgen.fqdn
+
+
+def test_an_older_file_loads_with_its_keys_before_the_first_section(tmp_path: Path) -> None:
+    testbed = load(tmp_path, OLDER_FILE)
+    assert testbed.host.fqdn.endswith("@10.0.7.1")
+    assert testbed.host.moongen_dir == testbed.loadgen.moongen_dir == "/opt/moongen"
+    assert testbed.host.test_iface == "enp81s0f0"
+    assert testbed.host.test_iface_addr == testbed.loadgen.test_iface_addr == "0000:51:00.0"
+    assert testbed.host.test_iface_mac == "64:9d:99:b1:0b:59"
+    assert testbed.host.fsdevs == (("home", "/home"), ("nix", "/nix/store"))
+    assert testbed.host.qemu_path == "" and testbed.lab is None
+    assert testbed.local.moonprogs_dir == f"{tmp_path}/moonprogs"
+
+
+def test_every_key_but_fqdn_may_be_missing(tmp_path: Path) -> None:
+    testbed = load(tmp_path, minimal())
+    assert testbed.guest.vcpus == 2 and testbed.host.test_iface is None
+
+
+def test_a_file_with_byte_order_mark_loads(tmp_path: Path) -> None:
+    file = tmp_path / "autotest.conf"
+    file.write_text("\ufeff" + minimal(), encoding="utf-8")
+    assert load_testbed(file, tmp_path).host.fqdn == "host.example"
+
+
+def test_injected_variables_are_there_even_with_dollar_signs(tmp_path: Path) -> None:
+    folder = tmp_path / "a$b"
+    folder.mkdir()
+    content = minimal(host="moongen_dir = ${projectDirectory}/x\nxdp_reflector_dir = ${projectDirectoryParent}/"
+                           "${projectDirectoryName}")
+    file = tmp_path / "autotest.conf"
+    file.write_text(content)
+    host = load_testbed(file, folder).host
+    assert host.moongen_dir == f"{folder}/x" and host.xdp_reflector_dir == str(folder)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "binary", "no ini", "empty"])
+def test_a_file_that_is_no_configuration_is_one_problem_that_names_it(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "autotest.conf"
+    if kind == "folder":
+        file.mkdir()
+    elif kind != "missing":
+        file.write_bytes({"binary": b"\xff\xfe\x00", "no ini": b"[host\nfqdn", "empty": b""}[kind])
+    with pytest.raises(ConfigError, match="autotest.conf"):
+        load_testbed(file, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "section", "key", "says"),
+    [
+        (minimal(host="admin_brige = br0"), "host", "admin_brige", "did you mean 'admin_bridge'"),
+        (minimal() + "[hots]\nfqdn = x", "hots", None, "did you mean 'host'"),
+        ("[host]\nfqdn=a\n[guest]\nfqdn=b\n", "loadgen", None, "missing"),
+        (minimal().replace("fqdn = guest.example", ""), "guest", "fqdn", "missing"),
+        (minimal(guest="vcpus = two"), "guest", "vcpus", "not a whole number"),
+        (minimal(guest="memory = 8"), "guest", "memory", "out of range"),
+        (minimal(host="root_disk_snapshot = perhaps"), "host", "root_disk_snapshot", "neither yes nor no"),
+        (minimal(host="accelerator = kwm"), "host", "accelerator", "did you mean 'kvm'"),
+        (minimal(host="test_iface_mac = 52:54:00:fa:00"), "host", "test_iface_mac", "six pairs"),
+        (minimal(host="test_iface_mac = 53:54:00:fa:00:60"), "host", "test_iface_mac", "group address"),
+        (minimal(host="test_iface_mac = 00:00:00:00:00:00"), "host", "test_iface_mac", "no usable"),
+        (minimal(host="test_iface = abcdefghijklmnop"), "host", "test_iface", "at most 15"),
+        (minimal(host="test_iface = a/b"), "host", "test_iface", "not an interface name"),
+        (minimal(host="test_iface = --all"), "host", "test_iface", "leading dash"),
+        (minimal(host="test_iface_addr = 5100.0"), "host", "test_iface_addr", "not a PCI address"),
+        (minimal(host="admin_bridge_ip_net = 10.0.0.1"), "host", "admin_bridge_ip_net", "prefix length"),
+        (minimal(host="admin_bridge_ip_net = 10.0.0.300/24"), "host", "admin_bridge_ip_net", "not an address"),
+        (minimal(host="fsdevs = home"), "host", "fsdevs", "name:path"),
+        (minimal(host="fsdevs = home:/a,home:/b"), "host", "fsdevs", "twice"),
+        (minimal(guest="initrd = /i"), "guest", "kernel", "initrd needs it"),
+        (minimal(host="test_iface = ${common:nope}"), "host", "test_iface", "nope"),
+        (minimal(host="test_iface = ${test_iface}"), "host", "test_iface", "recursi"),
+        (minimal(host="test_iface = a\ntest_iface = b"), "host", "test_iface", "already exists"),
+        (minimal() + "[host]\nfqdn = x", "host", None, "already exists"),
+        ("nic = ${common:nope}\n" + minimal(), None, "nic", "nope"),
+        (minimal().replace("fqdn = guest.example", "fqdn = ${nope}"), "guest", "fqdn", "nope"),
+    ],
+)
+def test_each_mistake_is_one_problem_with_section_and_key(
+    tmp_path: Path, content: str, section: str | None, key: str | None, says: str
+) -> None:
+    problems = problems_of(tmp_path, content)
+    assert where(problems) == [(section, key)]
+    assert says.lower() in problems[0].message.lower()
+
+
+def test_all_mistakes_are_found_at_once(tmp_path: Path) -> None:
+    content = minimal(
+        host="admin_brige = br0\ntest_iface_mac = zz\ntest_tap = x\ntest_bridge = x",
+        guest="vcpus = 0\nadmin_iface_mac = 52:54:00:00:00:01\ntest_iface_mac = 52:54:00:00:00:01",
+        loadgen="tmux_socket = a b",
+    )
+    assert set(where(problems_of(tmp_path, content))) == {
+        ("host", "admin_brige"),
+        ("host", "test_iface_mac"),
+        ("host", "test_tap"),
+        ("guest", "vcpus"),
+        ("guest", "admin_iface_mac"),
+        ("loadgen", "tmux_socket"),
+    }
+
+
+def test_a_line_that_is_no_ini_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, "site = x\n[host]\nfqdn = a\nrubbish\n")
+    assert "4" in problem.message
+
+
+def test_missing_names_file_section_key_and_what_needs_it(tmp_path: Path) -> None:
+    testbed = load(tmp_path, minimal(host="test_tap = tap0"))
+    problems = testbed.missing("host", ("test_tap", "test_bridge"), "interface bridge")
+    assert [str(problem) for problem in problems] == [
+        f"{tmp_path}/autotest.conf [host] test_bridge: is missing: interface bridge needs it"
+    ]

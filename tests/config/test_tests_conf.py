@@ -1,0 +1,137 @@
+"""``tests.conf``: lists keep their order, older files load, everything wrong is found at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotest.config.tests import load_all, load_sections
+from autotest.errors import ConfigError
+from autotest.measurements.load_latency import KIND
+from autotest.plan.parameters import Section
+
+GOOD = {
+    "machines": "pcvm",
+    "interfaces": "bridge",
+    "reflectors": "xdp",
+    "rates": "10",
+    "sizes": "60",
+    "runtimes": "2",
+    "outputdir": "out",
+}
+
+
+def text(section: str = "t", **changes: str | None) -> str:
+    keys = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    return f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+def load(tmp_path: Path, content: str) -> list[Section]:
+    file = tmp_path / "tests.conf"
+    file.write_text(content)
+    return load_sections(file, tmp_path, KIND.parameters, KIND.settings)
+
+
+def test_examples_of_the_repository_load(repository: Path) -> None:
+    files = [repository / "tests.conf", *(repository / "configs").glob("*.conf")]
+    files = [file for file in files if "\nmachines = " in file.read_text()]
+    assert len(files) > 1
+    assert load_all(files, repository, KIND.parameters, KIND.settings)
+
+
+def test_an_older_section_loads(tmp_path: Path) -> None:
+    content = "accumulate = true\noutputdir = ${projectDirectory}/outputs\n" + text(
+        "test1", sizes=None, size="64", qemus="normal:/opt/qemu,brick:", vhosts="true,false", ioregionfds="false",
+        repetitions="3", warmup="false", cooldown="true", outputdir=None,
+    )  # fmt: skip
+    (section,) = load(tmp_path, content)
+    assert section.lists["size"] == (64,)
+    assert section.lists["qemu"] == (("normal", "/opt/qemu"), ("brick", ""))
+    assert section.lists["vhost"] == (True, False)
+    assert section.settings["warmup"] == 0 and section.settings["cooldown"] == 20
+    assert section.settings["repetitions"] == 3 and section.settings["accumulate"] is True
+    assert section.settings["outputdir"] == tmp_path / "outputs"
+
+
+def test_values_keep_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    (section,) = load(tmp_path, text(rates="80, 2, 10", machines="microvm,pcvm\n  host"))
+    assert section.lists["rate"] == (80, 2, 10)
+    assert section.lists["machine"] == ("microvm", "pcvm", "host")
+
+
+def test_sections_keep_their_order_over_several_files(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).write_text(text(name))
+    sections = load_all([tmp_path / "b", tmp_path / "a"], tmp_path, KIND.parameters, KIND.settings)
+    assert [section.name for section in sections] == ["b", "a"]
+
+
+def test_a_relative_output_directory_counts_from_the_file(tmp_path: Path) -> None:
+    (section,) = load(tmp_path, text(outputdir="sub/out"))
+    assert section.settings["outputdir"] == tmp_path / "sub/out"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "says"),
+    [
+        ({"machnes": "host"}, "machnes", "did you mean 'machines'"),
+        ({"rates": None}, "rates", "is missing"),
+        ({"outputdir": None}, "outputdir", "is missing"),
+        ({"outputdir": ""}, "outputdir", "is missing"),
+        ({"rates": "1, fast"}, "rates", "not a whole number"),
+        ({"rates": ""}, "rates", "empty list"),
+        ({"rates": ", ,"}, "rates", "empty list"),
+        ({"rates": "0"}, "rates", "out of range"),
+        ({"rates": "-5"}, "rates", "out of range"),
+        ({"rates": "1_0"}, "rates", "not a whole number"),
+        ({"rates": "10, 20, 10"}, "rates", "twice"),
+        ({"rates": "10, 010"}, "rates", "twice"),
+        ({"vhosts": "yes, on"}, "vhosts", "twice"),
+        ({"qemus": "a:/x, a:/y"}, "qemus", "twice"),
+        ({"qemus": "a/b:/x"}, "qemus", "file's name"),
+        ({"qemus": "b(1):/x"}, "qemus", "file"),
+        ({"qemus": "bücher:/x"}, "qemus", "file"),
+        ({"qemus": "x" * 300}, "qemus", "long"),
+        ({"machines": "pcwm"}, "machines", "did you mean 'pcvm'"),
+        ({"interfaces": "brige"}, "interfaces", "did you mean 'bridge'"),
+        ({"reflectors": "xpd"}, "reflectors", "did you mean 'xdp'"),
+        ({"sizes": "59"}, "sizes", "60 to 1514"),
+        ({"sizes": "1515"}, "sizes", "60 to 1514"),
+        ({"size": "60"}, "size", "only one of them"),
+        ({"repetitions": "0"}, "repetitions", "out of range"),
+        ({"warmup": "nan"}, "warmup", "out of range"),
+        ({"warmup": "later"}, "warmup", "neither seconds"),
+        ({"accumulate": "maybe"}, "accumulate", "neither yes nor no"),
+        ({"rates": "${nope}"}, "rates", "nope"),
+    ],
+)
+def test_each_mistake_is_one_problem_with_file_section_and_key(
+    tmp_path: Path, changes: dict[str, str | None], key: str, says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text(**changes))
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.section, problem.key) == (tmp_path / "tests.conf", "t", key)
+    assert says in problem.message
+
+
+def test_all_mistakes_of_all_files_are_found_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text("one", rates="0, x", sizes="1"))
+    (tmp_path / "b").write_text(text("two", machines="vm") + text("three", runtimes="0"))
+    with pytest.raises(ConfigError) as caught:
+        load_all([tmp_path / name for name in ("a", "b", "c")], tmp_path, KIND.parameters, KIND.settings)
+    found = [(problem.file.name, problem.section, problem.key) for problem in caught.value.problems]
+    assert found == [
+        ("a", "one", "rates"),
+        ("a", "one", "rates"),
+        ("a", "one", "sizes"),
+        ("b", "two", "machines"),
+        ("b", "three", "runtimes"),
+        ("c", None, None),
+    ]
+
+
+def test_a_file_without_sections_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no section"):
+        load(tmp_path, "rates = 1\n")

@@ -1,0 +1,72 @@
+"""Fixtures that several folders share. Namespaces and tmux servers have names of their own and are removed in any case."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def repository() -> Path:
+    return REPOSITORY
+
+
+@contextmanager
+def namespaces() -> Iterator[Callable[[], str]]:
+    assert os.geteuid() == 0, "these tests make network namespaces and need root"
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"at-fast-{os.getpid()}-{next(_numbers)}"
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        made.append(name)
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        return name
+
+    try:
+        yield make
+    finally:
+        for name in made:
+            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.fixture
+def make_netns() -> Iterator[Callable[[], str]]:
+    """Makes network namespaces; whoever still runs in one at the end is ended with it."""
+    with namespaces() as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_netns() -> Iterator[str]:
+    """One network namespace for all tests of a file."""
+    with namespaces() as make:
+        yield make()
+
+
+@pytest.fixture
+def netns(make_netns: Callable[[], str]) -> str:
+    """A network namespace with nothing but its loopback."""
+    return make_netns()
+
+
+@pytest.fixture
+def tmux_socket(tmp_path: Path) -> Iterator[str]:
+    """The socket of a tmux server of this test's own."""
+    socket = str(tmp_path / "tmux.sock")
+    yield socket
+    subprocess.run(["tmux", "-S", socket, "kill-server"], check=False, capture_output=True)

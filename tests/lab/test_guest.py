@@ -1,0 +1,70 @@
+"""run-guest, kill-guest, networks and the shell, on real guests."""
+
+import json
+import subprocess
+
+import pytest
+from labtest import LabCommand
+
+
+def _in_host(command: list[str]) -> str:
+    return subprocess.run(
+        ["ip", "netns", "exec", "at-test-host", *command], capture_output=True, text=True, check=True, timeout=10
+    ).stdout
+
+
+def _links() -> set[str]:
+    return {link["ifname"] for link in json.loads(_in_host(["ip", "-json", "link"]))}
+
+
+@pytest.mark.parametrize(("machine", "interface"), [("pcvm", "macvtap"), ("microvm", "bridge")])
+def test_a_guest_runs_until_it_is_killed(lab: LabCommand, machine: str, interface: str):
+    printed = lab.run("run-guest", "-m", machine, "-i", interface, "-C", "1", "-M", "384", "-r", "512")
+    assert "guest takes logins" in printed
+    reached = lab.run("ping")
+    assert reached.count("reached") == 3 and "not reached" not in reached
+    assert "running" in lab.run("run-guest", code=2)
+    shell = lab.run("shell", input='print(guest.run(["cat", "/proc/meminfo"]).stdout.split()[1])\n')
+    assert 250_000 < int(next(word for word in shell.split() if word.isdigit() and len(word) > 5)) < 384 * 1024
+    assert "guest ended" in lab.run("kill-guest")
+    assert "no guest" in lab.run("kill-guest")
+    assert "not reached" in lab.run("ping", code=3)
+
+
+def test_networks_go_up_and_down_and_both_may_be_repeated(lab: LabCommand):
+    for _ in range(2):
+        lab.run("setup-network", "-i", "bridge")
+    assert {"br-admin", "tap-admin", "br-test", "tap-test", "wire-host"} <= _links()
+    lab.run("setup-network", "-i", "macvtap")
+    assert "macvtap-test" in _links() and "br-test" not in _links()
+    for _ in range(2):
+        lab.run("teardown-network")
+    assert _links() == {"lo", "wire-host"}
+
+
+def test_the_shell_offers_the_servers_that_are_not_left_out(lab: LabCommand):
+    printed = lab.run("shell", "-G", input='print(host.run(["id", "-u"]).stdout)\nprint("guest" in globals())\n')
+    assert "host: <Host host at localhost>" in printed and "guest: <" not in printed
+    assert "0\n" in printed and "False" in printed
+
+
+def test_programs_are_uploaded_where_they_differ(ssh_lab: LabCommand):
+    ssh_lab.run("run-guest")
+    first, second = ssh_lab.run("upload-moonprogs"), ssh_lab.run("upload-moonprogs")
+    assert "guest" in first and " 0 files" not in first
+    assert second.count(" 0 files copied") == 3
+
+
+def test_a_guest_that_cannot_boot_is_an_error_with_its_console(lab: LabCommand, tmp_path):
+    disk = tmp_path / "empty.raw"
+    disk.write_bytes(bytes(1 << 20))
+    printed = lab.run("run-guest", "-D", str(disk), code=1)
+    assert "QEMU ended" in printed and "panic" in printed.lower()
+
+
+def test_the_guest_reaches_nothing_outside_the_lab(lab: LabCommand):
+    lab.run("run-guest")
+    routes = lab.run("shell", input='print(guest.run(["ip", "route"]).stdout)\n')
+    assert "default" not in routes.split("End with Ctrl-D.")[1]
+    assert _in_host(["ip", "route"]).count("default") == 0
+    assert {link["ifname"] for link in json.loads(_in_host(["ip", "-json", "link"]))} >= {"lo", "wire-host"}

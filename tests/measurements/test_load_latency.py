@@ -1,0 +1,126 @@
+"""Load latency: result names, what the configuration lacks, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
+from autotest.measurements.load_latency import KIND, infix, missing
+from autotest.plan.parameters import Case
+from autotest.results.names import TrialName, parse_file_name
+
+NAMES = (*(parameter.name for parameter in KIND.parameters), "repetition")
+
+
+def case(machine: str, interface: str, reflector: str = "xdp", **more: Any) -> Case:
+    guest = machine != "host"
+    values = {
+        "machine": machine,
+        "interface": interface,
+        "qemu": ("default", "") if guest else None,
+        "vhost": False if guest else None,
+        "ioregionfd": False if guest else None,
+        "reflector": reflector,
+        "rate": 10,
+        "size": 60,
+        "runtime": 30,
+        "repetition": 0,
+    } | more
+    return Case(NAMES, tuple(values[name] for name in NAMES))
+
+
+@pytest.mark.parametrize(
+    ("planned", "expected"),
+    [
+        (case("host", "pnic", "moongen"), "host_pnic_moongen_10kpps_60B_30s"),
+        (case("host", "bridge", rate=200), "host_bridge_xdp_200kpps_60B_30s"),
+        (case("pcvm", "bridge"), "pcvm_bridge_default_vhostoff_ioregionfdoff_xdp_10kpps_60B_30s"),
+        (
+            case("microvm", "macvtap", qemu=("my-qemu_8.2", "/q"), vhost=True, ioregionfd=True, size=1514, runtime=2),
+            "microvm_macvtap_my-qemu_8.2_vhoston_ioregionfdon_xdp_10kpps_1514B_2s",
+        ),
+    ],
+)
+def test_result_names_are_the_promised_ones(planned: Case, expected: str) -> None:
+    assert infix(planned) == expected
+    assert infix(planned.prefix(9)) == expected
+    parsed = parse_file_name(TrialName(expected, 3).file("histogram"))
+    assert parsed is not None and parsed.infix == expected and parsed.repetition == 3
+
+
+def bare() -> Testbed:
+    return Testbed(Path("a.conf"), HostConfig(fqdn="h"), GuestConfig(fqdn="g"), LoadGenConfig(fqdn="l"))
+
+
+LOADGEN = {("loadgen", key) for key in ("test_iface", "test_iface_mac", "moongen_dir", "moonprogs_dir")}
+GUEST = {("host", key) for key in ("admin_bridge", "admin_bridge_ip_net", "admin_tap", "root_disk_file")}
+GUEST |= {("guest", "admin_iface_mac"), ("guest", "test_iface_mac")}
+XDP = ("test_iface", "test_iface_mac", "xdp_reflector_dir")
+MOONGEN = ("test_iface", "test_iface_mac", "moongen_dir", "moonprogs_dir")
+
+
+@pytest.mark.parametrize(
+    ("planned", "expected"),
+    [
+        (case("host", "pnic", "moongen"), {("host", key) for key in MOONGEN}),
+        (case("host", "pnic"), {("host", key) for key in XDP}),
+        (case("host", "bridge"), {("host", key) for key in (*XDP, "test_bridge")}),
+        (
+            case("host", "macvtap"),  # the macvtap has the MAC of the guest, and the load is sent to it
+            {("host", key) for key in (*XDP, "test_macvtap")} | {("guest", "test_iface_mac")},
+        ),
+        (
+            case("pcvm", "bridge", "moongen"),
+            GUEST | {("host", key) for key in ("test_iface", "test_bridge", "test_tap")}
+            | {("guest", key) for key in MOONGEN},
+        ),
+        (
+            case("microvm", "macvtap"),
+            GUEST | {("host", "test_iface"), ("host", "test_macvtap")} | {("guest", key) for key in XDP},
+        ),
+    ],
+)  # fmt: skip
+def test_exactly_the_keys_that_a_case_needs_are_missing(planned: Case, expected: set[tuple[str, str]]) -> None:
+    problems = missing(bare(), [planned, planned])
+    assert {(problem.section, problem.key) for problem in problems} == expected | LOADGEN
+    assert all(problem.file == Path("a.conf") and "needs it" in problem.message for problem in problems)
+
+
+def test_each_missing_key_is_named_once_with_what_needs_it() -> None:
+    problems = missing(bare(), [case("pcvm", "bridge"), case("microvm", "bridge")])
+    texts = [str(problem) for problem in problems]
+    assert "a.conf [host] test_tap: is missing: interface bridge needs it" in texts
+    assert "a.conf [loadgen] moongen_dir: is missing: the load generator needs it" in texts
+    keys = [(problem.section, problem.key) for problem in problems]
+    assert len(keys) == len(set(keys))
+
+
+def test_nothing_is_missing_in_the_examples(repository: Path) -> None:
+    from autotest.config.testbed import load_testbed
+    from autotest.config.tests import load_sections
+    from autotest.plan.tree import Tree
+
+    (section, *_) = load_sections(repository / "tests.conf", repository, KIND.parameters, KIND.settings)
+    cases = list(Tree(KIND.parameters, KIND.rules, section).leaves())
+    for file in (repository / "autotest.conf", repository / "configs/lab-ssh.conf"):
+        assert missing(load_testbed(file, repository), cases) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("normal:/opt/q", ("normal", "/opt/q")), ("normal:", ("normal", "")), ("n", ("n", "")),
+                        ("v8.2-rc1:/a:b/c", ("v8.2-rc1", "/a:b/c"))]
+)  # fmt: skip
+def test_a_qemu_build_is_a_name_and_a_path_that_may_be_empty(text: str, value: tuple[str, str]) -> None:
+    (qemu,) = [parameter for parameter in KIND.parameters if parameter.name == "qemu"]
+    assert qemu.parse(text) == value
+    assert qemu.show(value) == value[0]
+
+
+@pytest.mark.parametrize("text", [":/opt/q", "a b:/x", "-x:/x", "a:-x", "../a:/x", "a\x00:/x", "_a:/x"])
+def test_a_qemu_build_that_cannot_name_files_is_refused(text: str) -> None:
+    (qemu,) = [parameter for parameter in KIND.parameters if parameter.name == "qemu"]
+    with pytest.raises(ValueError):
+        qemu.parse(text)

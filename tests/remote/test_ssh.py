@@ -1,0 +1,225 @@
+"""SSH against a real server: keys, configuration, cut connections, ways around a corner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from autotest.errors import ConnectError, HostKeyError
+from autotest.remote.ssh import SshTransport
+from autotest.remote.ssh_config import resolve
+
+if TYPE_CHECKING:
+    from conftest import SshServer
+
+
+def ssh_ids(transport: SshTransport) -> str:
+    """What tells one connection from another: its client's port."""
+    return transport.run(["sh", "-c", "echo $SSH_CONNECTION"]).stdout
+
+
+def test_making_a_transport_opens_nothing(sshd: SshServer) -> None:
+    before = set(sshd.sessions())
+    sshd.transport(destination="nobody.invalid")
+    assert set(sshd.sessions()) == before
+
+
+def test_commands_files_and_sockets_share_one_connection(sshd: SshServer, tmp_path: Path) -> None:
+    transport = sshd.transport()
+    first = ssh_ids(transport)
+    assert transport.read("/etc/hostname") is not None
+    transport.write(str(tmp_path / "x"), "x")
+    with transport.connect_unix(str(tmp_path / "nobody"), 1):
+        pass
+    assert ssh_ids(transport) == first
+    assert len(sshd.sessions()) == 1
+
+
+def test_an_unknown_host_key_is_refused_with_what_to_do(sshd: SshServer) -> None:
+    empty = sshd.folder / "known_nothing"
+    empty.write_text("")
+    transport = sshd.transport(sshd.config(known=empty))
+    with pytest.raises(HostKeyError, match="unknown") as caught:
+        transport.run(["true"])
+    assert str(empty) in str(caught.value) and "ssh" in str(caught.value)
+
+
+def test_a_changed_host_key_is_refused_with_what_to_do(sshd: SshServer) -> None:
+    known = sshd.known_hosts(f"[127.0.0.1]:{sshd.port}", key="login")  # another key than the server's
+    with pytest.raises(HostKeyError, match="not the known one") as caught:
+        sshd.transport(sshd.config(known=known)).run(["true"])
+    assert f"ssh-keygen -R [127.0.0.1]:{sshd.port}" in str(caught.value).replace("'", "")
+
+
+@pytest.mark.parametrize("content", [b"127.0.0.1 ssh-rsa \xff\xfe\n", b"rubbish\n", b"h ssh-ed25519 AAAA\n"])
+def test_a_broken_known_hosts_file_is_an_error_of_ours(sshd: SshServer, content: bytes) -> None:
+    broken = sshd.folder / "known_broken"
+    broken.write_bytes(content)
+    with pytest.raises(ConnectError):
+        sshd.transport(sshd.config(known=broken)).run(["true"])
+
+
+def test_a_refused_login_names_the_user(sshd: SshServer) -> None:
+    config = sshd.config("Host server\n  User nobody")
+    with pytest.raises(ConnectError, match="login as nobody refused"):
+        sshd.transport(config).run(["true"])
+
+
+def test_a_key_file_that_is_not_there_is_an_error_of_ours(sshd: SshServer) -> None:
+    config = Path(sshd.config())
+    config.write_text(config.read_text().replace("/login", "/no-login"))
+    with pytest.raises(ConnectError):
+        sshd.transport(str(config)).run(["true"])
+
+
+def test_a_port_that_nobody_listens_on_is_named(sshd: SshServer) -> None:
+    config = sshd.config("Host closed\n  HostName 127.0.0.1\n  Port 1")
+    with pytest.raises(ConnectError, match="127.0.0.1 port 1: Connection refused"):
+        sshd.transport(config, "closed").ping(1)
+
+
+def test_a_name_that_does_not_exist_is_named(sshd: SshServer) -> None:
+    with pytest.raises(ConnectError, match="a..b"):
+        sshd.transport(destination="a..b").ping(1)
+
+
+def test_user_and_port_in_the_destination_win_over_the_configuration(sshd: SshServer) -> None:
+    config = sshd.config("Host 127.0.0.1\n  User nobody\n  Port 1")
+    assert sshd.transport(config, f"root@127.0.0.1:{sshd.port}").run(["id", "-un"]).stdout == "root\n"
+
+
+def test_a_host_key_alias_is_what_the_key_is_looked_up_under(sshd: SshServer) -> None:
+    config = sshd.config("Host server\n  HostKeyAlias the-machine", known=sshd.known_hosts("the-machine"))
+    assert sshd.transport(config).run(["true"]).code == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["socat - TCP:%h:%p", "exec socat - TCP:%h:%p 2>/dev/null", "sleep 0; socat - 'TCP:%h:%p'"]
+)
+def test_a_proxy_command_is_run_by_a_shell_and_ends_with_the_connection(
+    sshd: SshServer, command: str, wait_until: Callable[..., None]
+) -> None:
+    transport = sshd.transport(sshd.config(f"Host server\n  ProxyCommand {command}"))
+    assert transport.run(["echo", "through"]).stdout == "through\n"
+    transport.close()
+    target = f"TCP:127.0.0.1:{sshd.port}".encode()
+
+    def proxies() -> list[Path]:
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                found += [file] if target in file.read_bytes() else []
+            except OSError:
+                continue
+        return found
+
+    wait_until(lambda: not proxies())
+
+
+def test_a_proxy_command_that_fails_is_an_error_of_ours(sshd: SshServer) -> None:
+    config = sshd.config("Host server\n  ProxyCommand false")
+    start = time.monotonic()
+    with pytest.raises(ConnectError):
+        sshd.transport(config).run(["true"])
+    assert time.monotonic() - start < 3
+
+
+def test_a_way_over_two_jump_hosts_leads_there(sshd: SshServer, tmp_path: Path) -> None:
+    jumps = f"Host one two\n  HostName 127.0.0.1\n  Port {sshd.port}\nHost server\n  ProxyJump one,root@two"
+    transport = sshd.transport(sshd.config(jumps))
+    assert transport.run(["echo", "there"]).stdout == "there\n"
+    assert len(sshd.sessions()) == 3
+    transport.write(str(tmp_path / "f"), "x")
+    assert (tmp_path / "f").read_text() == "x"
+
+
+def test_a_jump_host_that_cannot_lead_on_is_named(sshd: SshServer) -> None:
+    jump = f"Host one\n  HostName 127.0.0.1\n  Port {sshd.port}\nHost far\n  HostName 127.0.0.1\n  Port 1\n  ProxyJump one"
+    with pytest.raises(ConnectError, match="port 1 through one"):
+        sshd.transport(sshd.config(jump), "far").run(["true"])
+
+
+# -- cut connections ---------------------------------------------------------------------------------------
+
+
+def cut(sshd: SshServer) -> None:
+    for pid in sshd.sessions():
+        os.kill(pid, signal.SIGKILL)
+    while sshd.sessions():
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.2])
+def test_a_cut_connection_is_opened_again_for_the_next_command(sshd: SshServer, pause: float) -> None:
+    transport = sshd.transport()
+    first = ssh_ids(transport)
+    cut(sshd)
+    time.sleep(pause)
+    assert ssh_ids(transport) != first
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.2])
+def test_a_cut_connection_is_opened_again_for_the_next_file(sshd: SshServer, tmp_path: Path, pause: float) -> None:
+    transport = sshd.transport()
+    transport.write(str(tmp_path / "f"), "1")
+    cut(sshd)
+    time.sleep(pause)
+    assert transport.read(str(tmp_path / "f")) == "1"
+
+
+def test_a_connection_that_is_cut_during_a_command_is_an_error_and_the_next_command_works(
+    sshd: SshServer, tmp_path: Path
+) -> None:
+    import threading
+
+    transport = sshd.transport()
+    transport.run(["true"])
+    threading.Timer(0.2, cut, [sshd]).start()
+    with pytest.raises(ConnectError, match="cut"):
+        transport.run(["sh", "-c", f"touch {tmp_path}/ran; exec sleep 1"])
+    assert (tmp_path / "ran").exists()
+    assert transport.run(["echo", "on"]).stdout == "on\n"
+
+
+# -- ssh_config --------------------------------------------------------------------------------------------
+
+
+def test_a_configuration_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConnectError, match="no-config"):
+        resolve("x", str(tmp_path / "no-config"))
+
+
+@pytest.mark.parametrize("text", ["Host x\n  Port abc\n", "Host x\n  ConnectTimeout soon\n", "Match rubbish\n  Port 1\n"])
+def test_a_malformed_configuration_is_an_error_of_ours(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(ConnectError):
+        resolve("x", str(tmp_path / "c"))
+
+
+def test_what_the_configuration_says_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text(
+        "Host x\n  HostName 10.0.0.9\n  Port 2222\n  User me\n  IdentityFile ~/k\n  IdentitiesOnly yes\n"
+        "  ProxyJump a, b@c:23\n  UserKnownHostsFile /k1 /k2\n  Ciphers aes128-ctr,aes256-ctr\n"
+    )
+    found = resolve("x", str(tmp_path / "c"))
+    assert (found.host, found.port, found.user) == ("10.0.0.9", 2222, "me")
+    assert found.key_files == (os.path.expanduser("~/k"),) and found.only_these_keys
+    assert found.jumps == ("a", "b@c:23") and found.known_hosts == ("/k1", "/k2")
+    assert found.ciphers == ("aes128-ctr", "aes256-ctr")
+    assert found.host_key_name == "[10.0.0.9]:2222"
+
+
+@pytest.mark.parametrize(
+    ("alias", "host", "port"),
+    [("::1", "::1", 22), ("fd00::1:2", "fd00::1:2", 22), ("[fd00::1]:2222", "fd00::1", 2222), ("h:23", "h", 23)],
+)
+def test_addresses_of_both_kinds_are_taken_apart(tmp_path: Path, alias: str, host: str, port: int) -> None:
+    (tmp_path / "c").write_text("")
+    found = resolve(f"me@{alias}", str(tmp_path / "c"))
+    assert (found.host, found.port, found.user) == (host, port, "me")

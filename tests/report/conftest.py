@@ -1,0 +1,5 @@
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "results"))
+sys.path.insert(0, str(Path(__file__).parent))

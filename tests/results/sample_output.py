@@ -1,0 +1,46 @@
+"""MoonGen output of our own making, shaped like the real thing: colours, EAL noise, several devices."""
+
+from __future__ import annotations
+
+RX, TX, OFF = "\x1b[1;36m", "\x1b[0;34m", "\x1b[0m"
+
+HEAD = f"""\
+EAL: Detected CPU lcores: 24
+EAL: Probe PCI driver: net_ice (8086:1592) device: 0000:51:00.0 (socket 0)
+PMD: ixgbe_dev_link_status_print():  Port 1: Link Down
+\x1b[1;33m[WARN]  malloc() allocates objects >= 1 MiB from LuaJIT memory space.{OFF}
+\x1b[1;37m[INFO]  Found 2 usable devices:{OFF}
+   Device 0: 02:00:00:00:00:01 (\x1b[0;32mIntel Corporation I350 Gigabit Network Connection{OFF})
+\x1b[1;37m[INFO]  \x1b[0;32m1 device is up.{OFF}{OFF}
+"""
+SAMPLES = "Samples: 11336, Average: 32474.0 ns, StdDev: 1370.4 ns, Quartiles: 31654.0/32282.0/32885.0 ns\n"
+
+
+def rate_line(device: int, direction: str, mpps: str = "19.49") -> str:
+    colour = RX if direction == "RX" else TX
+    return f"{colour}[Device: id={device}] {direction}{OFF}: {mpps} Mpps, 9979 Mbit/s (13098 Mbit/s with framing)\n"
+
+
+def total_line(device: int, direction: str, packets: int, rate: str = "19.42") -> str:
+    colour = RX if direction == "RX" else TX
+    return (
+        f"{colour}[Device: id={device}] {direction}{OFF}: {rate} (StdDev {rate}) Mpps, {rate} (StdDev {rate}) Mbit/s "
+        f"({rate} Mbit/s with framing), total {packets} packets with {packets * 64} bytes (incl. CRC)\n"
+    )
+
+
+def output(sent: int = 300_000, received: int = 300_000, device: int = 0) -> str:
+    """A whole run on one device."""
+    return (
+        HEAD
+        + (rate_line(device, "RX") + rate_line(device, "TX")) * 2
+        + SAMPLES
+        + "\x1b[1;37m[INFO]  Saving histogram to '/tmp/histogram.csv'\x1b[0m\n"
+        + total_line(device, "RX", received)
+        + total_line(device, "TX", sent)
+    )
+
+
+def histogram(samples: int = 200, first: int = 10_000) -> str:
+    """A histogram file with one sample at each of so many values."""
+    return "".join(f"{first + index},1\n" for index in range(samples))

@@ -1,0 +1,87 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotest.errors import ResultsError
+from autotest.results.names import (
+    LoadLatencyCase,
+    ResultFile,
+    TrialName,
+    acc_histogram_file,
+    load_latency_infix,
+    parse_file_name,
+    parse_load_latency_infix,
+)
+
+TOKENS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9.-]{0,12}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,16}", fullmatch=True)
+NUMBERS = st.integers(1, 999_999)
+
+
+@given(NAMES, st.integers(0, 10**8), st.sampled_from(["output", "histogram", "trial"]))
+def test_a_trial_file_name_is_parsed_back_to_what_it_was_made_of(infix, repetition, kind):
+    name = TrialName(infix, repetition)
+    assert parse_file_name(name.file(kind)) == ResultFile(kind, infix, repetition)
+    assert getattr(name, kind) == name.file(kind)
+    assert parse_file_name(acc_histogram_file(infix)) == ResultFile("acc_histogram", infix, None)
+
+
+@given(TOKENS, TOKENS, NAMES, st.booleans(), st.booleans(), TOKENS, NUMBERS, NUMBERS, NUMBERS)
+def test_a_guest_infix_is_parsed_back(machine, interface, qemu, vhost, ioregionfd, reflector, rate, size, runtime):
+    if machine == "host":
+        return
+    case = LoadLatencyCase(machine, interface, reflector, rate, size, runtime, qemu, vhost, ioregionfd)
+    assert parse_load_latency_infix(case.infix) == case
+
+
+def test_the_infix_is_the_one_the_older_tool_used():
+    assert load_latency_infix("host", "pnic", "moongen", 9000, 60, 30) == "host_pnic_moongen_9000kpps_60B_30s"
+    guest = load_latency_infix("pcvm", "vfio", "moongen", 20000, 60, 30, "normal", False, False)
+    assert guest == "pcvm_vfio_normal_vhostoff_ioregionfdoff_moongen_20000kpps_60B_30s"
+    odd = parse_load_latency_infix("pcvm_bridge-e1000_my_vhoston_b-2_vhoston_ioregionfdoff_xdp_1kpps_60B_5s")
+    assert odd is not None and (odd.interface, odd.qemu, odd.vhost) == ("bridge-e1000", "my_vhoston_b-2", True)
+
+
+@pytest.mark.parametrize("bad", ["", "a/b", "-x", "../x", "a\nb", "a b", ".x", "a\0", "é", "a_b", "*"])
+def test_values_that_make_ambiguous_or_dangerous_names_are_refused(bad):
+    for key in ("machine", "interface", "reflector"):
+        values = {"machine": "pcvm", "interface": "bridge", "reflector": "xdp", key: bad}
+        with pytest.raises(ResultsError, match=key):
+            load_latency_infix(**values, rate=1, size=60, runtime=1, qemu="q", vhost=True, ioregionfd=False)
+    if bad != "a_b":
+        with pytest.raises(ResultsError):
+            TrialName(bad, 0)
+        with pytest.raises(ResultsError, match="qemu"):
+            load_latency_infix("pcvm", "bridge", "xdp", 1, 60, 1, bad, True, False)
+
+
+def test_too_long_and_contradictory_names_are_refused():
+    with pytest.raises(ResultsError, match="too long"):
+        TrialName("x" * 240, 0)
+    with pytest.raises(ResultsError, match="has no qemu"):
+        load_latency_infix("host", "pnic", "xdp", 1, 60, 1, qemu="q")
+    with pytest.raises(ResultsError, match="needs qemu"):
+        load_latency_infix("pcvm", "bridge", "xdp", 1, 60, 1)
+    with pytest.raises(ResultsError, match="rate"):
+        load_latency_infix("host", "pnic", "xdp", -1, 60, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["output_x_rep1.csv", "output_x_rep01.log", "output_x.log", "histogram_x_rep1.1.csv", "notes.txt", ".output_x_rep1.log"],
+)
+def test_other_files_are_not_taken_for_results(name):
+    assert parse_file_name(name) is None
+
+
+@pytest.mark.parametrize("infix", ["host_pnic_xdp_01kpps_60B_5s", "host_pnic_q_vhoston_ioregionfdon_xdp_1kpps_60B_5s", "x"])
+def test_other_infixes_are_not_taken_for_load_latency(infix):
+    assert parse_load_latency_infix(infix) is None
+
+
+def test_asking_what_is_done_imports_no_numeric_library():
+    code = "import sys, autotest.results.names, autotest.results.store; print({'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

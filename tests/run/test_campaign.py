@@ -1,0 +1,164 @@
+"""A campaign over a real output directory, with a measurement kind that measures nothing: resume, retries, records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
+from autotest.errors import ConfigError, TrafficError, UsageError
+from autotest.measurements.kind import MeasurementKind, Trial
+from autotest.measurements.load_latency import KIND
+from autotest.plan.parameters import Case, Section
+from autotest.run.campaign import Campaign, count
+from autotest.run.dry_run import describe
+from autotest.run.stages import Stage
+from autotest.servers.testbed import Servers
+
+HOST, GUEST = HostConfig(fqdn="localhost"), GuestConfig(fqdn="nobody.invalid")
+TESTBED = Testbed(Path("a.conf"), HOST, GUEST, LoadGenConfig(fqdn="localhost"))
+LISTS: dict[str, tuple[Any, ...]] = {
+    "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
+    "ioregionfd": (False,), "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
+}  # fmt: skip
+TOTAL = (
+    "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 with framing), total 5 packets with 320 bytes "
+    "(incl. CRC)\n"
+).replace("(6 with", "(6 Mbit/s with")
+
+
+class Fake:
+    """Counts what is set up and measured; verdicts are taken from a list, valid when it is empty."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+        self.measured: list[tuple[str, int]] = []
+        self.outcomes: list[str | BaseException] = []
+
+    def kind(self) -> MeasurementKind:
+        @contextmanager
+        def stage(servers: Servers, case: Case) -> Iterator[None]:
+            self.entered.append(str(case["interface"]))
+            yield
+
+        def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
+            self.measured.append((KIND.infix(case), case["repetition"]))
+            outcome = self.outcomes.pop(0) if self.outcomes else "valid"
+            if isinstance(outcome, BaseException):
+                raise outcome
+            (folder / "o").write_text("".join(TOTAL.format(direction) for direction in ("RX", "TX")))
+            (folder / "h").write_text("1000,5\n")
+            record = {"verdict": outcome, "reason": "", "figures": {}}
+            files = {"output": folder / "o", "histogram": folder / "h"}
+            return Trial(files, record, "figures", None if outcome == "valid" else f"{outcome}: bad")
+
+        return MeasurementKind(
+            "fake", KIND.parameters, KIND.settings, KIND.rules, (Stage("net", "interface", stage),), KIND.infix,
+            lambda testbed, cases: [], measure,
+        )  # fmt: skip
+
+
+def section(outputdir: Path, name: str = "s", repetitions: int = 1, **lists: Any) -> Section:
+    return Section(name, LISTS | lists, {"outputdir": outputdir, "repetitions": repetitions})
+
+
+def run(fake: Fake, *sections: Section, retries: int = 0) -> Any:
+    campaign = Campaign(fake.kind(), sections)
+    campaign.check(TESTBED)
+    total, done = count(campaign.trials())
+    with Servers(TESTBED) as servers:
+        return campaign.run(servers, total - done, retries)
+
+
+def test_every_trial_is_measured_once_and_nothing_the_next_time(tmp_path: Path) -> None:
+    fake = Fake()
+    assert run(fake, section(tmp_path / "out", repetitions=2)).done == 8
+    assert fake.entered == ["bridge", "macvtap"] and len(set(fake.measured)) == 8
+    again = Fake()
+    assert run(again, section(tmp_path / "out", repetitions=2)).done == 0
+    assert again.entered == again.measured == []
+
+
+def test_after_an_interruption_only_what_is_missing_is_measured(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = ["valid", "valid", KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        run(fake, section(tmp_path))
+    again = Fake()
+    assert run(again, section(tmp_path)).done == 2
+    assert again.entered == ["macvtap"]
+
+
+def test_repetitions_added_later_are_the_only_ones_measured(tmp_path: Path) -> None:
+    run(Fake(), section(tmp_path, rate=(10,)))
+    again = Fake()
+    run(again, section(tmp_path, repetitions=3, rate=(10,)))
+    assert sorted(number for _, number in again.measured) == [1, 1, 2, 2]
+
+
+def test_a_trial_that_counts_for_nothing_is_measured_again_and_fails_the_run_if_it_stays(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = ["no-reflection", "valid"]
+    assert run(fake, section(tmp_path, rate=(10,)), retries=1).done == 2
+    fake.outcomes = ["no-reflection"] * 2 + [TrafficError("loadgen: hangs")] * 2
+    summary = run(fake, section(tmp_path, rate=(20,)), retries=1)
+    assert [failure.reason for failure in summary.failures] == ["no-reflection: bad", "loadgen: hangs"]
+    assert summary.done == 0 and summary.failed == 2
+
+
+def test_the_record_of_a_trial_holds_parameters_configuration_and_versions(tmp_path: Path) -> None:
+    run(Fake(), section(tmp_path, interface=("bridge",), rate=(10,)))
+    (file,) = tmp_path.glob("trial_*.json")
+    record = json.loads(file.read_text())
+    assert record["parameters"] == {
+        "machine": "pcvm", "interface": "bridge", "qemu": "q", "vhost": False, "ioregionfd": False,
+        "reflector": "xdp", "rate": 10, "size": 60, "runtime": 1,
+    }  # fmt: skip
+    assert record["testbed"]["host"]["fqdn"] == "localhost" and record["versions"]["autotest"]
+
+
+def test_sections_that_share_cases_and_a_folder_measure_them_once(tmp_path: Path) -> None:
+    fake = Fake()
+    run(fake, section(tmp_path, "a"), section(tmp_path, "b"))
+    assert len(fake.measured) == len(set(fake.measured)) == 4
+
+
+def test_what_is_wrong_with_several_output_directories_is_found_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    campaign = Campaign(Fake().kind(), [section(tmp_path / "file", "a"), section(Path("/proc/no/way"), "b")])
+    with pytest.raises(ConfigError) as caught:
+        campaign.check(TESTBED)
+    assert [(problem.section, problem.key) for problem in caught.value.problems] == [("a", "outputdir"), ("b", "outputdir")]
+
+
+def test_a_plan_without_a_valid_case_is_an_error(tmp_path: Path) -> None:
+    campaign = Campaign(Fake().kind(), [section(tmp_path, interface=("pnic",))])
+    campaign.check(TESTBED)
+    with pytest.raises(UsageError, match="no valid combination"):
+        campaign.require_cases()
+
+
+def test_the_dry_run_counts_all_done_and_to_do_and_says_why_cases_are_left_out(tmp_path: Path) -> None:
+    run(Fake(), section(tmp_path, interface=("bridge",), rate=(10,)))
+    campaign = Campaign(KIND, [section(tmp_path, "lat", repetitions=2, ioregionfd=(False, True))])
+    lines = list(describe(campaign))
+    assert lines[0] == "[lat]: 8 trials, 1 done, 7 to do"
+    assert lines[-1] == "all: 8 trials, 1 done, 7 to do"
+    text = "\n".join(lines)
+    assert "├─ interface bridge: 4 trials, 1 done, 3 to do" in text
+    assert "└─ interface macvtap: 4 trials, 0 done, 4 to do" in text
+    assert "qemu q:" in text and "vhost off" in text
+    (left_out,) = [line for line in lines if "interface bridge" in line and "ioregionfd on" in line]
+    assert "4 trials" in left_out and "only on microvm" in left_out
+
+
+def test_the_dry_run_does_not_make_the_output_directory(tmp_path: Path) -> None:
+    campaign = Campaign(Fake().kind(), [section(tmp_path / "new/out")])
+    campaign.check(TESTBED)
+    list(describe(campaign))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,185 @@
+"""The runner: fewest set-ups, teardown in reverse whatever happens, and failures that stay where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotest.errors import AutotestError
+from autotest.plan.parameters import Case
+from autotest.run.runner import Job, Runner, Summary
+from autotest.run.stages import Stage
+
+NAMES = ("a", "b", "c", "d")
+
+
+class Recorder:
+    """Stages that write down what happens to them, and fail where they are told to."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.fail_to_enter: dict[str, list[BaseException]] = {}
+        self.fail_to_leave: dict[str, BaseException] = {}
+        self.fail_to_measure: dict[str, list[BaseException]] = {}
+
+    def stages(self, *parameters: str) -> list[Stage[None]]:
+        return [Stage(parameter, parameter, self._stage(parameter)) for parameter in parameters]
+
+    def _stage(self, name: str) -> Callable[[None, Case], object]:
+        @contextmanager
+        def stage(_: None, case: Case) -> Iterator[None]:
+            label = name + "".join(map(str, case.values_))
+            if self.fail_to_enter.get(label):
+                self.events.append(f"!{label}")
+                raise self.fail_to_enter[label].pop()
+            self.events.append(f"+{label}")
+            try:
+                yield
+            finally:
+                self.events.append(f"-{label}")
+                if label in self.fail_to_leave:
+                    raise self.fail_to_leave[label]
+
+        return stage  # type: ignore[return-value]
+
+    def job(self, *values: object) -> Job:
+        label = "".join(map(str, values))
+
+        def measure() -> str:
+            if self.fail_to_measure.get(label):
+                self.events.append(f"?{label}")
+                raise self.fail_to_measure[label].pop()
+            self.events.append(label)
+            return "figures"
+
+        return Job(Case(NAMES, values), label, measure)
+
+    def run(self, values: list[tuple[object, ...]], *parameters: str, retries: int = 0) -> Summary:
+        jobs = [self.job(*each) for each in values]
+        return Runner(self.stages(*parameters), None, retries).run(jobs, len(jobs))
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def test_stages_are_entered_from_the_root_and_left_in_reverse(recorder: Recorder) -> None:
+    summary = recorder.run([(1, 1), (1, 2), (2, 1)], "a", "b")
+    assert recorder.events == "+a1 +b11 11 -b11 +b12 12 -b12 -a1 +a2 +b21 21 -b21 -a2".split()
+    assert summary.done == 3 and not summary.failures
+
+
+@settings(max_examples=50, deadline=None, database=None)
+@given(st.lists(st.integers(1, 3), min_size=4, max_size=4), st.sets(st.sampled_from(range(81))))
+def test_a_stage_is_entered_as_often_as_there_are_distinct_prefixes(sizes: list[int], gaps: set[int]) -> None:
+    recorder = Recorder()
+    cases = [values for number, values in enumerate(product(*map(range, sizes))) if number not in gaps]
+    recorder.run(cases, "a", "b", "d")
+    for depth, name in ((1, "a"), (2, "b"), (4, "d")):
+        entered = [event for event in recorder.events if event.startswith(f"+{name}")]
+        left = [event for event in recorder.events if event.startswith(f"-{name}")]
+        assert len(entered) == len({values[:depth] for values in cases}) == len(left)
+
+
+def test_two_stages_may_stand_at_the_same_parameter(recorder: Recorder) -> None:
+    stages = [*recorder.stages("a"), Stage("b", "a", recorder.stages("b")[0].enter)]
+    Runner(stages, None).run([recorder.job(1, 1), recorder.job(1, 2)], 2)
+    assert recorder.events == "+a1 +b1 11 12 -b1 -a1".split()
+
+
+def test_without_jobs_nothing_is_set_up(recorder: Recorder) -> None:
+    assert recorder.run([], "a", "b").done == 0
+    assert recorder.events == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), ZeroDivisionError()])
+def test_everything_is_torn_down_when_a_trial_is_interrupted_or_has_a_bug(
+    recorder: Recorder, error: BaseException
+) -> None:
+    recorder.fail_to_measure["11"] = [error]
+    with pytest.raises(type(error)):
+        recorder.run([(1, 1), (1, 2)], "a", "b", retries=2)
+    assert recorder.events == "+a1 +b11 ?11 -b11 -a1".split()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()])
+def test_everything_is_torn_down_when_entering_a_stage_is_interrupted_or_has_a_bug(
+    recorder: Recorder, error: BaseException
+) -> None:
+    recorder.fail_to_enter["b11"] = [error]
+    with pytest.raises(type(error)):
+        recorder.run([(1, 1), (1, 2)], "a", "b", retries=2)
+    assert recorder.events == "+a1 !b11 -a1".split()
+
+
+def test_a_stage_that_fails_breaks_only_its_subtree_and_counts_its_trials(recorder: Recorder) -> None:
+    recorder.fail_to_enter["b11"] = [AutotestError("no tap")] * 3
+    cases = [(1, 1, 1), (1, 1, 2), (1, 1, 3), (1, 2, 1), (2, 1, 1)]
+    summary = recorder.run(cases, "a", "b", "c", retries=2)
+    assert recorder.events[:5] == "+a1 !b11 !b11 !b11 +b12".split()
+    assert summary.done == 2 and summary.failed == 3
+    (failure,) = summary.failures
+    assert failure.trials == 3 and failure.reason == "no tap"
+
+
+def test_a_stage_that_fails_once_is_entered_again(recorder: Recorder) -> None:
+    recorder.fail_to_enter["b11"] = [AutotestError("flaky")]
+    summary = recorder.run([(1, 1), (1, 2)], "a", "b", retries=1)
+    assert recorder.events == "+a1 !b11 +b11 11 -b11 +b12 12 -b12 -a1".split()
+    assert summary.done == 2 and not summary.failures
+
+
+def test_a_trial_that_fails_is_tried_again_on_a_new_set_up(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [AutotestError("lost")]
+    summary = recorder.run([(1, 1)], "a", "b", retries=1)
+    assert recorder.events == "+a1 +b11 ?11 -b11 -a1 +a1 +b11 11 -b11 -a1".split()
+    assert summary.done == 1 and not summary.failures
+
+
+def test_a_trial_that_keeps_failing_is_recorded_and_the_next_one_goes_on(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [OSError("broken pipe"), AutotestError("lost")]
+    summary = recorder.run([(1, 1), (1, 2)], "a", "b", retries=1)
+    assert [(failure.name, failure.reason) for failure in summary.failures] == [("11", "broken pipe")]
+    assert summary.done == 1 and summary.failed == 1
+    assert "12" in recorder.events
+
+
+def test_an_error_of_one_teardown_does_not_stop_the_others(recorder: Recorder) -> None:
+    recorder.fail_to_leave["b11"] = AutotestError("busy")
+    summary = recorder.run([(1, 1), (1, 2)], "a", "b")
+    assert recorder.events == "+a1 +b11 11 -b11 +b12 12 -b12 -a1".split()
+    assert summary.done == 2
+    assert [(failure.name, failure.trials) for failure in summary.failures] == [("undoing b", 0)]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()])
+def test_an_interruption_or_bug_in_a_teardown_comes_out_after_the_others(
+    recorder: Recorder, error: BaseException
+) -> None:
+    recorder.fail_to_leave["c111"] = error
+    with pytest.raises(type(error)):
+        recorder.run([(1, 1, 1)], "a", "b", "c")
+    assert recorder.events == "+a1 +b11 +c111 111 -c111 -b11 -a1".split()
+
+
+def test_a_bug_in_a_teardown_between_cases_leaves_nothing_set_up(recorder: Recorder) -> None:
+    recorder.fail_to_leave["b11"] = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        recorder.run([(1, 1), (1, 2)], "a", "b", retries=2)
+    assert recorder.events == "+a1 +b11 11 -b11 -a1".split()
+
+
+def test_a_stage_whose_function_itself_raises_fails_as_a_stage(recorder: Recorder) -> None:
+    def broken(_: None, case: Case) -> object:
+        raise AutotestError("no way")
+
+    stages = [*recorder.stages("a"), Stage("b", "b", broken)]  # type: ignore[arg-type]
+    summary = Runner(stages, None, 0).run([recorder.job(1, 1), recorder.job(1, 1)], 2)
+    assert summary.failures[0].name.startswith("b (") and summary.failed == 2
+    assert recorder.events == "+a1 -a1".split()

@@ -1,0 +1,205 @@
+"""Running MoonGen programs, with a stand-in laid out like MoonGen; loading XDP programs on a veth in a namespace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autotest.config.testbed import ServerConfig
+from autotest.errors import TestbedError, TrafficError
+from autotest.servers.server import Server
+from autotest.traffic.moongen import MoonGen, dpdk_config
+from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
+
+MakeServer = Callable[..., Server]
+
+STAND_IN = """\
+#!/bin/sh
+# prints its arguments; does what the file beside the program says
+printf '%s\\n' "$@"
+. "$1"
+"""
+
+
+@pytest.fixture
+def make_server(tmp_path: Path, tmux_socket: str) -> Iterator[MakeServer]:
+    """Makes a server on this machine with a stand-in for MoonGen, whose programs are shell scripts."""
+    made: list[Server] = []
+
+    def make(binary: str = "bin/MoonGen", **more: str) -> Server:
+        path = tmp_path / "moongen" / binary
+        path.parent.mkdir(parents=True)
+        path.write_text(STAND_IN)
+        path.chmod(0o755)
+        config = ServerConfig(
+            fqdn="localhost", tmux_socket=f"{tmux_socket}-{os.getpid()}", moongen_dir=str(tmp_path / "moongen"),
+            moonprogs_dir=str(tmp_path), **({"test_iface": "lo"} | more),
+        )  # fmt: skip
+        made.append(Server("loadgen", config))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.run(["tmux", "-S", server.config.tmux_socket, "kill-server"], check=False)
+        shutil.rmtree(server.state_dir)
+
+
+def program(tmp_path: Path, script: str) -> str:
+    (tmp_path / "load.lua").write_text(script)
+    return "load.lua"
+
+
+def test_the_dpdk_configuration_names_the_interface_as_port_0() -> None:
+    assert dpdk_config('e"th0', "p") == (
+        "DPDKConfig {\n"
+        '  cli = { "--no-huge", "-m", "256", "--no-pci", "--file-prefix", "p", '
+        '"--vdev", "net_af_packet0,iface=e\\"th0,qpairs=2" },\n'
+        "}\n"
+    )
+
+
+def test_an_interface_of_the_kernel_comes_with_a_configuration_file(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server()
+    command = MoonGen(server, "veth9").command("x.lua", ["--rate", "5"])
+    option = command[2]
+    assert command == [f"{tmp_path}/moongen/bin/MoonGen", f"{tmp_path}/x.lua", option, "0", "--rate", "5"]
+    file = option.removeprefix("--dpdk-config=")
+    assert Path(file).read_text() == dpdk_config("veth9", "autotest-veth9")
+
+
+def test_an_interface_of_dpdk_is_found_by_moongen_itself(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server("build/MoonGen", test_iface_dpdk_driv="igb_uio")
+    assert MoonGen(server).command("x.lua", []) == [f"{tmp_path}/moongen/build/MoonGen", f"{tmp_path}/x.lua", "0"]
+
+
+def test_a_folder_without_moongen_is_named(make_server: MakeServer) -> None:
+    server = make_server("other/MoonGen")
+    with pytest.raises(TrafficError, match="loadgen: moongen_dir .*/moongen holds neither build/MoonGen nor bin"):
+        MoonGen(server).command("x.lua", [])
+
+
+def test_a_program_runs_to_its_end_and_its_file_is_fetched(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server()
+    script = 'while [ $# -gt 1 ]; do shift; done; echo 5,6 >"$1"; echo done'
+    arguments = ["52:54:00:00:00:01", "--note", "a 'b' $(c)", "--file", "{histogram}"]
+    target = tmp_path / "fetched.csv"
+    end = MoonGen(server).run(program(tmp_path, script), arguments, fetch={"histogram": target}, seconds=0, timeout=5)
+    assert end.code == 0 and target.read_text() == "5,6\n"
+    assert end.output.splitlines()[2:6] == ["0", "52:54:00:00:00:01", "--note", "a 'b' $(c)"]
+    assert end.output.endswith("done\n")
+    assert not [name for name in os.listdir(server.state_dir) if "histogram" in name]
+    assert not server.session("load").exists()
+
+
+def test_a_program_that_fails_gives_its_code_and_output_and_no_file(make_server: MakeServer, tmp_path: Path) -> None:
+    target = tmp_path / "fetched.csv"
+    end = MoonGen(make_server()).run(
+        program(tmp_path, "echo no samples; exit 3"), ["{h}"], fetch={"h": target}, seconds=0, timeout=5
+    )
+    assert end.code == 3 and "no samples" in end.output and not target.exists()
+
+
+def test_a_program_that_hangs_is_ended_and_its_last_words_are_in_the_error(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    server = make_server()
+    start = time.monotonic()
+    with pytest.raises(TrafficError, match="(?s)load did not end within 0.3 s.*stuck here"):
+        MoonGen(server).run(program(tmp_path, "echo stuck here; exec sleep 60"), [], fetch={}, seconds=9, timeout=0.3)
+    assert time.monotonic() - start < 3
+    assert not server.session("load").exists()
+
+
+def test_what_a_killed_run_left_is_ended_first(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server()
+    server.session("load").start(["sleep", "60"])
+    end = MoonGen(server).run(program(tmp_path, "echo mine"), [], fetch={}, seconds=0, timeout=5)
+    assert end.output.endswith("mine\n")
+
+
+def test_a_program_is_started_when_it_says_that_it_is_ready_and_stopped_in_order(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    server = make_server()
+    name = program(tmp_path, "trap 'echo totals; exit 0' INT; echo reflector ready; while :; do sleep 0.02; done")
+    moongen = MoonGen(server)
+    moongen.start(name, [], "reflector ready", 5)
+    assert server.session("load").exists()
+    moongen.stop(name)
+    moongen.stop(name)
+    assert server.session("load").output().endswith("reflector ready\ntotals\n")
+    assert not server.session("load").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"), [("echo no device; exit 1", "(?s)exit code 1 before.*no device"), ("exec sleep 60", "'ready'")]
+)
+def test_a_program_that_does_not_get_ready_is_an_error_and_does_not_run(
+    make_server: MakeServer, tmp_path: Path, script: str, says: str
+) -> None:
+    server = make_server()
+    with pytest.raises(TrafficError, match=says):
+        MoonGen(server).start(program(tmp_path, script), [], "ready", 0.4)
+    assert not server.session("load").exists()
+
+
+# -- XDP ---------------------------------------------------------------------------------------------------
+
+XDP = REFLECTOR_KINDS["xdp"]
+
+
+@pytest.fixture
+def xdp_server(make_netns: Callable[[], str], tmp_path: Path) -> Server:
+    """A server in a namespace with a veth pair nic and peer, and a program that passes all frames."""
+    netns = make_netns()
+    subprocess.run(["ip", "-n", netns, "link", "add", "nic", "type", "veth", "peer", "name", "peer"], check=True)
+    subprocess.run(["ip", "-n", netns, "link", "set", "peer", "up"], check=True)
+    source = '__attribute__((section("xdp"), used)) int f(void *c) { return 2; }\n'
+    arguments = ["-target", "bpf", "-O2", "-x", "c", "-", "-c", "-o", str(tmp_path / XDP_OBJECT)]
+    subprocess.run(["clang", *arguments], input=source, text=True, check=True)
+    config = ServerConfig(fqdn="localhost", netns=netns, test_iface="nic", xdp_reflector_dir=str(tmp_path))
+    return Server("host", config)
+
+
+def attached(server: Server) -> bool:
+    return "xdp" in (server.links.show("nic") or {})
+
+
+def test_the_reflector_is_on_the_interface_as_long_as_the_context_lasts(xdp_server: Server) -> None:
+    for _ in range(2):
+        with XDP.running(xdp_server, "nic"):
+            assert attached(xdp_server)
+        assert not attached(xdp_server)
+    XDP.down(xdp_server, "nic")
+
+
+def test_a_reflector_that_a_killed_run_left_is_replaced(xdp_server: Server) -> None:
+    XDP.up(xdp_server, "nic")
+    with XDP.running(xdp_server, "nic"):
+        assert attached(xdp_server)
+    assert not attached(xdp_server)
+
+
+def test_no_interface_is_an_error_to_start_on_and_nothing_to_stop_on(xdp_server: Server) -> None:
+    XDP.down(xdp_server, "nothing")
+    with pytest.raises(TestbedError, match="no network interface nothing"):
+        XDP.up(xdp_server, "nothing")
+
+
+def test_a_missing_object_file_is_named_with_its_key(xdp_server: Server, tmp_path: Path) -> None:
+    (tmp_path / XDP_OBJECT).unlink()
+    with pytest.raises(TrafficError, match=f"{XDP_OBJECT}: xdp_reflector_dir must hold"):
+        with XDP.running(xdp_server, "nic"):
+            raise AssertionError("it reflects")
+
+
+def test_an_object_file_that_does_not_load_says_why(xdp_server: Server, tmp_path: Path) -> None:
+    (tmp_path / XDP_OBJECT).write_text("no ELF")
+    with pytest.raises(TrafficError, match="host: the XDP reflector does not load on nic: ."):
+        XDP.up(xdp_server, "nic")
