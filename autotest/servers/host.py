@@ -15,6 +15,7 @@ from autotest.config.testbed import GuestConfig, HostConfig, Testbed
 from autotest.errors import ConnectError, QemuError, TestbedError, WaitTimeout
 from autotest.network.kinds import INTERFACE_KINDS, InterfaceKind
 from autotest.qemu import accelerator, qmp, tsc
+from autotest.qemu.console import panic
 from autotest.qemu.parts import program_of
 from autotest.remote.ssh_config import resolve
 from autotest.remote.tmux import Session
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _QEMU_START_TIMEOUT = 15.0  # seconds until QEMU answers on QMP
 _POWERDOWN_TIMEOUT = 60.0  # seconds that a guest with a disk of its own gets to shut down
-_CONSOLE_LINES = 30  # of the console in an error: enough for a whole kernel panic
+_CONSOLE_LINES = 30  # of the console in an error; the line that names a panic is quoted besides
 _SHORTEST_TRY, _LONGEST_TRY = 0.1, 5.0  # seconds for one try to connect to a booting guest
 _MACVTAP_OPEN = 'device=$1; shift; exec "$@" {fd}<>"$device"'.replace("{fd}", str(MACVTAP_FD))
 
@@ -196,7 +197,9 @@ class Host(DeviceUnderTest):
     def _raise_if_ended(self, session: Session) -> None:
         code = session.exit_code()
         if code is not None:
-            raise QemuError(f"{self.name}: QEMU ended with exit code {code}:\n{session.tail(_CONSOLE_LINES)}")
+            reason = panic(session.output())
+            because = f" after the guest's {reason}" if reason else ""
+            raise QemuError(f"{self.name}: QEMU ended with exit code {code}{because}:\n{session.tail(_CONSOLE_LINES)}")
 
     @contextmanager
     def _macvtap_opener(self, name: str | None) -> Iterator[list[str]]:
