@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import io
 import logging
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from autotest import __version__, commands
-from autotest.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, AutotestError
+from autotest.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, AutotestError, printable
+from autotest.run import interruption
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal without UTF-8 shows what it can
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # asked to end, or the terminal is gone: undo, then end
-        signal.signal(number, _interrupt)
+    interruption.handle_signals()
     try:
         return options.command(options)
     except AutotestError as error:
@@ -52,10 +51,6 @@ def verbosity(options: argparse.Namespace) -> int:
     return options.verbose + options.more_verbose
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _set_up_logging(verbosity: int) -> None:
     """0: what happens; 1: every command too; 2 and 3: the libraries' information and details as well."""
     import colorlog
@@ -64,10 +59,17 @@ def _set_up_logging(verbosity: int) -> None:
     handler.setFormatter(
         colorlog.ColoredFormatter("%(log_color)s%(asctime)s %(levelname)-7s%(reset)s %(message)s", stream=sys.stderr)
     )
+    handler.addFilter(_make_printable)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel((logging.WARNING, logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 3)])
     logging.getLogger("autotest").setLevel(logging.DEBUG if verbosity else logging.INFO)
+
+
+def _make_printable(record: logging.LogRecord) -> bool:
+    """What a machine answered and what a file holds may be in any message: none of it gives orders to the terminal."""
+    record.msg, record.args = printable(record.getMessage()), None
+    return True
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -194,6 +196,16 @@ def _add_testbed_commands(add: _Adder) -> None:
         "Copy the MoonGen programs to the moonprogs_dir of host, guest and loadgen.",
         "autotest upload-moonprogs",
     )
+    parser = add(
+        "recover",
+        commands.recover,
+        "Undo what a run that was killed left on the servers, and what setup-network and run-guest set up.",
+        "autotest recover",
+    )
+    parser.add_argument(
+        "--take-over", action="store_true", help="even if another machine's autotest holds the testbed and may be alive"
+    )
+    parser.add_argument("--forget", action="store_true", help="forget afterwards what cannot be undone")
     parser = add("lab", commands.lab, "The built-in testbed.", "sudo autotest lab up")
     parser.add_argument("action", choices=("up", "down", "status"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from autotest.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TESTBED
 
 if TYPE_CHECKING:
     from autotest.config.testbed import Testbed
+    from autotest.errors import HostKeyError, LoginRefused
+    from autotest.lab.lab import Lab
     from autotest.network.kinds import InterfaceKind
     from autotest.run.campaign import Campaign
     from autotest.run.runner import Summary
@@ -48,26 +50,59 @@ def _testbed(options: argparse.Namespace) -> Testbed:
 
 
 @contextmanager
-def _servers(testbed: Testbed, *, exclusive: bool = False, lab_only_as_needed: bool = False) -> Iterator[Servers]:
+def _servers(
+    testbed: Testbed, *, exclusive: bool = False, temporary: bool = False, take_over: bool = False
+) -> Iterator[Servers]:
     """The servers; where the testbed is the lab, the lab is brought up for them first.
 
-    ``exclusive`` is for what changes the testbed: no other autotest may work on it meanwhile.
+    ``exclusive`` is for what changes the testbed: no other autotest may work on it meanwhile, and what one that was
+    killed left is undone first. ``temporary``: at the end all is undone, the lab included. ``take_over`` is for the lock.
     """
-    from autotest.run.lock import testbed_lock
-    from autotest.servers.testbed import Servers
+    from autotest.lab.lab import Lab
+    from autotest.run.lock import TestbedLock
+    from autotest.run.recovery import journaled_servers
 
-    with testbed_lock(testbed) if exclusive else nullcontext():
-        context: AbstractContextManager[None] = nullcontext()
-        if testbed.lab:
-            from autotest.lab.lab import Lab
+    lab = Lab(testbed) if testbed.lab else None
+    with journaled_servers(testbed, lab.undo if lab else None) as servers:
+        with TestbedLock(servers, take_over).held() if exclusive else nullcontext():
+            if exclusive:
+                _undo_left(testbed, kept=False)
+            with servers.journal.scope() if temporary else nullcontext():
+                if lab:
+                    _bring_up(lab, servers, temporary)
+                yield servers
 
-            lab = Lab(testbed)
-            if lab_only_as_needed:
-                context = lab.as_needed()
-            else:
-                lab.up()
-        with context, Servers(testbed) as servers:
-            yield servers
+
+def _bring_up(lab: Lab, servers: Servers, temporary: bool) -> None:
+    """Bring the lab up; it stays up afterwards, unless that was for something temporary."""
+    with nullcontext() if temporary else servers.journal.scope():
+        lab.up_within(servers.journal)
+        if not temporary:
+            servers.journal.forget()
+
+
+def _undo_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind | None = None, forget: bool = False) -> list[str]:
+    """Undo what earlier processes left; returns what was done.
+
+    With ``kept``, also what was meant to stay; that only of one interface where one is given.
+    """
+    from autotest.lab.lab import Lab
+    from autotest.run.recovery import left_journals, undo_left, whose
+
+    lab = Lab(testbed) if testbed.lab else None
+    done = []
+    for left in left_journals(testbed):
+        if left.kept and not (kept and (interface is None or left.kept.endswith(f"-i {interface.name}"))):
+            continue
+        if left.kept:
+            log.info("undoing what autotest %s set up", left.kept)
+        else:
+            log.warning("recovering: %s ended before it undid its changes", whose(left))
+        lines = undo_left(testbed, left, lab.undo if lab else None, lab.transports() if lab else None, forget)
+        for line in lines:
+            log.info("undone: %s", line)
+        done += lines
+    return done
 
 
 def ping(options: argparse.Namespace) -> int:
@@ -134,20 +169,21 @@ def run_guest(options: argparse.Namespace) -> int:
         tx_queue_size=options.tx_queue_size,
         debug=options.debug,
     )
+    refused: HostKeyError | LoginRefused | None = None
     with _servers(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is running already: autotest kill-guest ends it")
-        try:
+        _undo_left(testbed, kept=True)
+        with servers.journal.kept(f"run-guest -i {kind.name}"):
             servers.host.networks_up(kind)
             servers.host.run_guest(settings, host, guest)
-            seconds = servers.host.wait_for_guest(servers.guest, guest.boot_timeout)
-        except (HostKeyError, LoginRefused) as error:
-            raise type(error)(f"{error}\nthe guest runs on meanwhile; autotest kill-guest ends it") from None
-        except BaseException:
-            servers.host.kill_guest()
-            servers.host.networks_down()
-            raise
-        print(f"guest takes logins at {guest.fqdn}, {seconds:.1f} s after QEMU's start")
+            try:
+                seconds = servers.host.wait_for_guest(servers.guest, guest.boot_timeout)
+            except (HostKeyError, LoginRefused) as error:
+                refused = error
+    if refused:
+        raise type(refused)(f"{refused}\nthe guest runs on meanwhile; autotest kill-guest ends it") from None
+    print(f"guest takes logins at {guest.fqdn}, {seconds:.1f} s after QEMU's start")
     return EXIT_OK
 
 
@@ -168,7 +204,9 @@ def setup_network(options: argparse.Namespace) -> int:
     with _servers(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is using the networks: autotest kill-guest first")
-        servers.host.networks_up(kind)
+        _undo_left(testbed, kept=True)
+        with servers.journal.kept(f"setup-network -i {kind.name}"):
+            servers.host.networks_up(kind)
     print(f"networks for interface {kind.name} are up")
     return EXIT_OK
 
@@ -182,7 +220,7 @@ def teardown_network(options: argparse.Namespace) -> int:
     with _servers(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is using the networks: autotest kill-guest first")
-        servers.host.networks_down(kind)
+        _undo_left(testbed, kept=True, interface=kind)
     print("networks are down")
     return EXIT_OK
 
@@ -242,15 +280,29 @@ def test_load_latency(options: argparse.Namespace) -> int:
     log.info("%d trials, %d done, %d to do", total, done, total - done)
     code = EXIT_OK
     if done < total:
-        try:
-            with _servers(testbed, exclusive=True, lab_only_as_needed=True) as servers:
-                summary = campaign.run(servers, total - done)
-        except KeyboardInterrupt:
-            log.error("what was set up is undone; the same command goes on with the first trial that is not done")
-            raise
-        code = _report(summary)
+        code = _run(testbed, campaign, total - done)
     _accumulate(campaign, all_sections=False)
     return code
+
+
+def _run(testbed: Testbed, campaign: Campaign, to_do: int) -> int:
+    """Measure; returns the exit code."""
+    from autotest.run.journal import UndoFailed
+
+    summary, code = None, EXIT_OK
+    try:
+        with _servers(testbed, exclusive=True, temporary=True) as servers:
+            _undo_left(testbed, kept=True)
+            summary = campaign.run(servers, to_do)
+    except KeyboardInterrupt:
+        log.error("what was set up is undone; the same command goes on with the first trial that is not done")
+        raise
+    except UndoFailed as error:
+        if summary is None:  # what an earlier run left: nothing was measured
+            raise
+        log.error("%s\nit stays in the journal: autotest recover tries again", error)
+        code = EXIT_FAILED
+    return max(code, _report(summary))
 
 
 def _report(summary: Summary) -> int:
@@ -313,7 +365,7 @@ def shell(options: argparse.Namespace) -> int:
     # As an interruption it would end a line of the shell, not the shell.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(EXIT_INTERRUPTED))
 
-    with _servers(_testbed(options)) as servers:
+    with _servers(_testbed(options)) as servers, servers.journal.kept("shell"):
         shown = {
             server.name: server for server in servers.all() if not getattr(options, f"no_{server.name}")
         }
@@ -338,16 +390,33 @@ def upload_moonprogs(options: argparse.Namespace) -> int:
     return code
 
 
+def recover(options: argparse.Namespace) -> int:
+    from autotest.lab.lab import Lab
+    from autotest.run.lock import TestbedLock
+    from autotest.run.recovery import journaled_servers
+
+    testbed = _testbed(options)
+    ways = Lab(testbed).transports() if testbed.lab else None
+    with journaled_servers(testbed, transports=ways) as servers, TestbedLock(servers, options.take_over).held():
+        done = _undo_left(testbed, kept=True, forget=options.forget)
+    print("\n".join(done) or "nothing was left to undo")
+    return EXIT_OK
+
+
 def lab(options: argparse.Namespace) -> int:
     from autotest.lab.lab import Lab
 
-    from autotest.run.lock import testbed_lock
-
     built_in = Lab(_testbed(options))
-    actions: dict[str, Callable[[], object]] = {"up": built_in.up, "down": built_in.down}
-    if options.action in actions:
-        with testbed_lock(built_in.testbed):
-            actions[options.action]()
+    if options.action == "up":
+        with _servers(built_in.testbed, exclusive=True):
+            pass
+    elif options.action == "down":
+        from autotest.run.lock import TestbedLock
+        from autotest.run.recovery import journaled_servers
+
+        with journaled_servers(built_in.testbed) as servers, TestbedLock(servers).held():
+            _undo_left(built_in.testbed, kept=True)
+            built_in.down()
     print("\n".join(built_in.status().lines()))
     return EXIT_OK
 

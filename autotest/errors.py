@@ -13,6 +13,7 @@ Exit codes (see also the README):
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +26,27 @@ EXIT_TESTBED = 3
 EXIT_INTERRUPTED = 130
 
 
+_TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r(?=\n)")  # ECMA-48, 5.4: colours, and moves of the cursor
+
+
+def printable(text: str) -> str:
+    """The text as it can be shown on a terminal, whoever wrote it: colours left out, other control characters escaped."""
+    text = _TERMINAL_SEQUENCE.sub("", text)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
 class AutotestError(Exception):
-    """Base of everything raised on purpose; ``str()`` is one clear message for the user."""
+    """Base of everything raised on purpose; ``str()`` is one clear message for the user.
+
+    It may quote what a machine answered, which is data: nothing in it reaches the terminal as a control sequence.
+    """
 
     exit_code = EXIT_FAILED
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,10 @@ class HostKeyError(ConnectError):
 
 class LoginRefused(ConnectError):
     """A server answers but takes none of the keys that were offered."""
+
+
+class ArgumentError(AutotestError, ValueError):
+    """A text cannot be handed to a program as it is: it holds a zero byte, or characters that no encoding has."""
 
 
 class CommandError(AutotestError):

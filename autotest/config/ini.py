@@ -1,47 +1,89 @@
-"""Reading an INI file with ``${section:key}`` interpolation, collecting every problem on the way."""
+"""Reading an INI file with ``${section:key}`` references, collecting every problem on the way."""
 
 from __future__ import annotations
 
-import configparser
 import getpass
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
+from autotest.config.lines import IniText, Mistake
+from autotest.config.references import References
 from autotest.errors import ConfigError, Problem
 
-_SECTION_HEADER = re.compile(r"^\[[^\]\n]*\]", re.MULTILINE)
+MOST_BYTES = 1 << 20  # of a file: whatever is larger is no configuration
+LONGEST_MESSAGE = 500  # characters: a message may quote a value, and values have any length
 
 
 class IniFile:
-    """The sections of one file as plain text values, and the problems found so far.
+    """The sections of one file as plain text values, and the problems found so far."""
 
-    ``defaults`` are the keys that every section inherits: they may be mere variables, so they are never unknown.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        sections: Mapping[str, Mapping[str, str]],
-        defaults: frozenset[str],
-        problems: list[Problem],
-    ) -> None:
+    def __init__(self, path: Path, text: IniText, variables: dict[str, str]) -> None:
         self.path = path
-        self.sections = sections
-        self.defaults = defaults
-        self.problems = problems
+        self._sections = text.sections
+        self._defaults = variables | text.defaults
+        self._references = References(self._defaults, text.sections)
+        self._problems: dict[Problem, None] = {}
+        self._flawed: set[tuple[str | None, str | None]] = set()
+        for mistake in text.mistakes:
+            self.problem(*mistake)
+        self._check_references()
+
+    def _check_references(self) -> None:
+        """Those of keys that nobody asks for too; inherited ones in the first section, which stands for all."""
+        for number, (section, keys) in enumerate(self._sections.items()):
+            for key in {**self._defaults, **keys} if number == 0 else keys:
+                self.value(section, key)
+
+    @property
+    def sections(self) -> Iterable[str]:
+        """Their names, in the order of the file."""
+        return self._sections.keys()
+
+    def keys(self, section: str) -> Iterable[str]:
+        """The keys that the section has itself."""
+        return self._sections[section].keys()
+
+    def value(self, section: str, key: str) -> str | None:
+        """The value of a key; None where there is none, or something is wrong with its references."""
+        found = self._references.value(section, key)
+        if isinstance(found, Mistake):
+            self.problem(*found)
+            self._flawed.add((section, key))
+            return None
+        return None if found is None else found.strip()
+
+    def is_inherited(self, key: str) -> bool:
+        """Whether every section has the key, its own or not: it may be a mere variable, so it is never unknown."""
+        return key in self._defaults
 
     def problem(self, section: str | None, key: str | None, message: str) -> None:
-        self.problems.append(Problem(self.path, section, key, message))
+        """Note what is wrong; what is wrong with an inherited value is one problem, not one of each section."""
+        if key in self._defaults and key not in self._sections.get(section or "", ()):
+            section = None
+        if len(message) > LONGEST_MESSAGE:
+            message = message[:LONGEST_MESSAGE] + "..."
+        self.add(Problem(self.path, section, key, message))
+
+    def add(self, problem: Problem) -> None:
+        """Note a problem as it is."""
+        self._problems[problem] = None
+        self._flawed.add((problem.section, problem.key))
 
     def has_problem(self, section: str, key: str) -> bool:
         """Whether something is wrong with that key already."""
-        return any(problem.key == key and problem.section in (section, None) for problem in self.problems)
+        return (section, key) in self._flawed or (None, key) in self._flawed
+
+    def has_problem_in(self, section: str) -> bool:
+        """Whether something is wrong in that section already."""
+        return any(problem.section == section for problem in self._problems)
+
+    def has_problems(self) -> bool:
+        return bool(self._problems)
 
     def raise_problems(self) -> None:
         """Raises ConfigError when there is any problem."""
-        if self.problems:
-            raise ConfigError(self.problems)
+        if self._problems:
+            raise ConfigError(tuple(self._problems))
 
 
 def injected_variables(project_directory: Path) -> dict[str, str]:
@@ -63,60 +105,27 @@ def injected_variables(project_directory: Path) -> dict[str, str]:
 
 
 def read_ini(path: Path, project_directory: Path) -> IniFile:
-    """Read and interpolate the file.
+    """Read the file and replace its references.
 
     Keys before the first section header count as defaults of every section, as older files have them.
 
     Raises:
-        ConfigError: the file cannot be read, is not UTF-8, or is not INI.
+        ConfigError: the file cannot be read, or is not text in UTF-8.
     """
-    parser = configparser.ConfigParser(
-        interpolation=configparser.ExtendedInterpolation(), inline_comment_prefixes=("#",), strict=True
-    )
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
     try:
-        content = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError([Problem(path, None, None, "no such file")]) from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError([Problem(path, None, None, f"cannot be read: {error}")]) from None
-    first_header = _SECTION_HEADER.search(content)
-    head = content[: first_header.start()] if first_header else content
-    added_lines = 0
-    if any(line.strip() and not line.lstrip().startswith(("#", ";")) for line in head.splitlines()):
-        content = f"[{parser.default_section}]\n" + content
-        added_lines = 1
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError([Problem(path, None, None, f"cannot be read: {reason}")]) from None
+    if len(content) > MOST_BYTES:
+        raise ConfigError([Problem(path, None, None, f"has more than {MOST_BYTES} bytes: not a configuration")])
     try:
-        parser.read_dict({parser.default_section: injected_variables(project_directory)})
-        parser.read_string(content, source=str(path))
-    except configparser.Error as error:
-        raise ConfigError(_syntax_problems(path, error, added_lines)) from None
-    return _interpolated(path, parser)
-
-
-def _syntax_problems(path: Path, error: configparser.Error, added_lines: int) -> list[Problem]:
-    """What is no INI, by section and key, or by line in the file as the user has it."""
-    if isinstance(error, (configparser.DuplicateOptionError, configparser.DuplicateSectionError)):
-        line = f" (line {error.lineno - added_lines})" if error.lineno else ""
-        key = getattr(error, "option", None)
-        return [Problem(path, error.section, key, f"already exists further up{line}: only one of them can be there")]
-    lines = getattr(error, "errors", None)
-    if lines:
-        message = "line {}: neither a [section] nor key = value: {}"
-        return [Problem(path, None, None, message.format(number - added_lines, text)) for number, text in lines]
-    return [Problem(path, None, None, " ".join(str(error).split()))]
-
-
-def _interpolated(path: Path, parser: configparser.ConfigParser) -> IniFile:
-    problems: dict[tuple[str | None, str], Problem] = {}
-    sections: dict[str, dict[str, str]] = {}
-    for name in parser.sections():
-        sections[name] = {}
-        for key in parser.options(name):
-            try:
-                sections[name][key] = parser.get(name, key).strip()
-            except (configparser.Error, RecursionError) as error:
-                where = None if key in parser.defaults() else name
-                problem = Problem(path, where, key, " ".join(str(error).split()))
-                problems.setdefault((where, key), problem)  # a default of all sections is wrong once
-    return IniFile(path, sections, frozenset(parser.defaults()), list(problems.values()))
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError([Problem(path, None, None, f"cannot be read: line {line} is not text in UTF-8")]) from None
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return IniFile(path, IniText(text), injected_variables(project_directory))

@@ -7,7 +7,7 @@ by what uses it: every value but ``fqdn`` may be missing here, and :meth:`Testbe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,20 +29,20 @@ class ServerConfig:
     commands there, the connection to any other is opened from there.
     """
 
-    fqdn: str = _key(values.word, "")
-    netns: str | None = _key(values.word)
-    ssh_config: str | None = _key(values.path)
+    fqdn: str = _key(values.machine, "")
+    netns: str | None = _key(values.plain_name)
+    ssh_config: str | None = _key(values.path_here)
     ssh_as_root: bool = _key(values.boolean, False)
     test_iface: str | None = _key(values.iface)
     test_iface_addr: str | None = _key(values.pci_address)
     test_iface_mac: str | None = _key(values.mac)
-    test_iface_driv: str | None = _key(values.word)
-    test_iface_dpdk_driv: str | None = _key(values.word)
+    test_iface_driv: str | None = _key(values.plain_name)
+    test_iface_dpdk_driv: str | None = _key(values.plain_name)
     test_iface_ip_net: str | None = _key(values.ip_net)
     moongen_dir: str | None = _key(values.path)
     moonprogs_dir: str | None = _key(values.path)
     xdp_reflector_dir: str | None = _key(values.path)
-    tmux_socket: str = _key(values.word, "autotest")
+    tmux_socket: str = _key(values.tmux_socket, "autotest")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class HostConfig(ServerConfig):
     test_bridge_ip_net: str | None = _key(values.ip_net)
     test_tap: str | None = _key(values.iface)
     test_macvtap: str | None = _key(values.iface)
-    test_iface_vfio_driv: str | None = _key(values.word)
+    test_iface_vfio_driv: str | None = _key(values.plain_name)
     qemu_path: str = _key(values.path, "")
     accelerator: str = _key(values.choice(("auto", "kvm", "tcg")), "auto")
     vmux_path: str | None = _key(values.path)
@@ -93,7 +93,7 @@ class LoadGenConfig(ServerConfig):
 class LocalConfig:
     """Section ``local``: this machine."""
 
-    moonprogs_dir: str | None = _key(values.path)
+    moonprogs_dir: str | None = _key(values.path_here)
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class LabConfig:
     With ``sshd`` both namespaces get an SSH server, so that they are reached as real machines are.
     """
 
-    directory: str = _key(values.path, "/run/autotest-lab")
-    host_netns: str = _key(values.word, "autotest-host")
-    loadgen_netns: str = _key(values.word, "autotest-loadgen")
+    directory: str = _key(values.lab_directory, "/run/autotest-lab")
+    host_netns: str = _key(values.plain_name, "autotest-host")
+    loadgen_netns: str = _key(values.plain_name, "autotest-loadgen")
     guest_address: str = _key(values.ip_net, "192.168.56.10/24")
     sshd: bool = _key(values.boolean, False)
 
@@ -141,6 +141,7 @@ _SECTIONS: dict[str, type] = {
     "lab": LabConfig,
 }
 _REQUIRED_SECTIONS = ("host", "guest", "loadgen")
+_ADDRESSES = ("admin_bridge_ip_net", "test_bridge_ip_net", "guest_address")
 _FREE_SECTION = "common"  # holds whatever the user interpolates elsewhere
 
 T = TypeVar("T")
@@ -164,58 +165,78 @@ def load_testbed(path: Path, project_directory: Path) -> Testbed:
         elif name in _REQUIRED_SECTIONS:
             ini.problem(name, None, "section is missing")
     for name in _REQUIRED_SECTIONS:
-        if name in ini.sections and not ini.sections[name].get("fqdn") and not ini.has_problem(name, "fqdn"):
+        if name in loaded and not loaded[name].fqdn and not ini.has_problem(name, "fqdn"):
             ini.problem(name, "fqdn", "is missing: host name or address of the machine, localhost for this one")
     if all(name in loaded for name in _REQUIRED_SECTIONS):
-        for problem in _cross_checks(Testbed(file=path, **loaded)):
+        sound = {name: None if name == "lab" and ini.has_problem_in("lab") else config for name, config in loaded.items()}
+        for problem in _cross_problems(Testbed(file=path, **sound)):
             if not ini.has_problem(str(problem.section), str(problem.key)):
-                ini.problems.append(problem)
+                ini.add(problem)
     ini.raise_problems()
     return Testbed(file=path, **loaded)
 
 
 def _load_section(ini: IniFile, name: str, section_type: type[T]) -> T:
     parsers = {entry.name: entry.metadata["parse"] for entry in dataclasses.fields(section_type)}  # type: ignore[arg-type]
+    for key in ini.keys(name):
+        if key not in parsers and not ini.is_inherited(key):
+            ini.problem(name, key, f"unknown key{values.nearest(key, list(parsers))}")
     arguments = {}
-    for key, value in ini.sections[name].items():
-        if key not in parsers:
-            if key not in ini.defaults:
-                ini.problem(name, key, f"unknown key{values.nearest(key, list(parsers))}")
-            continue
-        if value == "":
-            continue
-        try:
-            arguments[key] = parsers[key](value)
-        except ValueError as error:
-            ini.problem(name, key, str(error))
+    for key, parse in parsers.items():
+        text = ini.value(name, key)
+        if text:
+            try:
+                arguments[key] = parse(text)
+            except ValueError as error:
+                ini.problem(name, key, str(error))
     return section_type(**arguments)
 
 
-def _cross_checks(testbed: Testbed) -> list[Problem]:
-    """What is wrong only in combination: one name or address given to two things."""
-    problems = []
-    host, guest = testbed.host, testbed.guest
-    macs: dict[str, str] = {}
-    for section, key in (
-        ("host", "test_iface_mac"),
-        ("guest", "test_iface_mac"),
-        ("guest", "admin_iface_mac"),
-        ("loadgen", "test_iface_mac"),
-    ):
-        mac = getattr(getattr(testbed, section), key)
-        if mac and mac in macs:
-            problems.append(Problem(testbed.file, section, key, f"{mac} is already {macs[mac]}: each needs its own"))
-        elif mac:
-            macs[mac] = f"[{section}] {key}"
-    links: dict[str, str] = {}
-    for key in ("test_iface", "admin_bridge", "admin_tap", "test_bridge", "test_tap", "test_macvtap"):
-        link = getattr(host, key)
-        if link and link in links:
-            problems.append(Problem(testbed.file, "host", key, f"{link} is already {links[link]}: each needs its own"))
-        elif link:
-            links[link] = key
-    if guest.initrd and not guest.kernel:
-        problems.append(Problem(testbed.file, "guest", "kernel", "is missing: initrd needs it"))
-    if guest.kernel_args and not guest.kernel:
-        problems.append(Problem(testbed.file, "guest", "kernel", "is missing: kernel_args needs it"))
+def _cross_problems(testbed: Testbed) -> list[Problem]:
+    """What is wrong only in combination: one name or address given to two things, or one that needs another."""
+    problems = [problem for named in _with_names_of_their_own(testbed) for problem in _clashes(testbed, named)]
+    for key in ("initrd", "kernel_args"):
+        if getattr(testbed.guest, key) and not testbed.guest.kernel:
+            problems.append(Problem(testbed.file, "guest", "kernel", f"is missing: {key} needs it"))
+    if testbed.lab:
+        problems += _outside_the_lab(testbed, testbed.lab)
     return problems
+
+
+def _with_names_of_their_own(testbed: Testbed) -> Iterator[list[tuple[str, str]]]:
+    """Sections and keys whose values must all be different."""
+    host, guest, loadgen, lab = testbed.host, testbed.guest, testbed.loadgen, testbed.lab
+    yield [("host", "test_iface_mac"), *(("guest", key) for key in ("test_iface_mac", "admin_iface_mac")),
+           ("loadgen", "test_iface_mac")]  # fmt: skip
+    links = ("test_iface", "admin_bridge", "admin_tap", "test_bridge", "test_tap", "test_macvtap")
+    same_machine = bool(host.fqdn) and (host.fqdn, host.netns) == (loadgen.fqdn, loadgen.netns)
+    yield [*(("host", key) for key in links), *([("loadgen", "test_iface")] if same_machine else [])]
+    yield [("host", "admin_bridge_ip_net"), ("host", "test_bridge_ip_net"), *([("lab", "guest_address")] if lab else [])]
+    # What is meant for the guest would be done to the host. A guest at localhost stands for none: machine type host only.
+    if guest.fqdn != "localhost" and (host.netns, host.ssh_config) == (guest.netns, guest.ssh_config):
+        yield [("host", "fqdn"), ("guest", "fqdn")]
+    if lab:
+        yield [("lab", "host_netns"), ("lab", "loadgen_netns")]
+    if lab and lab.sshd:  # two machines to the user, one tmux to us
+        yield [("host", "fqdn"), ("guest", "fqdn"), ("loadgen", "fqdn")]
+        yield [("host", "tmux_socket"), ("loadgen", "tmux_socket")]
+
+
+def _clashes(testbed: Testbed, keys: Iterable[tuple[str, str]]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for section, key in keys:
+        value = getattr(getattr(testbed, section), key)
+        name = value.partition("/")[0] if value and key in _ADDRESSES else value
+        if name in first:
+            yield Problem(testbed.file, section, key, f"{name} is already {first[name]}: each needs its own")
+        elif name:
+            first[name] = f"[{section}] {key}"
+
+
+def _outside_the_lab(testbed: Testbed, lab: LabConfig) -> Iterator[Problem]:
+    """Servers of the lab that would be this machine itself: what is done to the lab would be done to its real network."""
+    for section, netns in (("host", lab.host_netns), ("loadgen", lab.loadgen_netns)):
+        config = getattr(testbed, section)
+        over_ssh = lab.sshd and config.fqdn != "localhost"
+        if config.netns != netns and not (over_ssh and config.netns is None):
+            yield Problem(testbed.file, section, "netns", f"must be {netns}, where the lab's {section} is")

@@ -29,7 +29,7 @@ def load_sections(
     ini = read_ini(path, project_directory)
     if {"host", "guest", "loadgen"} <= set(ini.sections):
         raise ConfigError([Problem(path, None, None, "describes a testbed, not tests: give it with -c")])
-    if not ini.sections and not ini.problems:
+    if not ini.sections and not ini.has_problems():
         ini.problem(None, None, "has no section: expected at least one like [load-latency]")
     sections = [_load_section(ini, name, parameters, settings) for name in ini.sections]
     ini.raise_problems()
@@ -55,47 +55,46 @@ def load_all(
 def _load_section(
     ini: IniFile, name: str, parameters: Sequence[Parameter], settings: Sequence[Setting]
 ) -> Section:
-    given = ini.sections[name]
     known = {setting.name for setting in settings}
     lists: dict[str, tuple[Any, ...]] = {}
     for parameter in parameters:
         known.update((parameter.key, *parameter.older_keys))
         lists[parameter.name] = _load_list(ini, name, parameter)
     single = {setting.name: _load_setting(ini, name, setting) for setting in settings}
-    for key in given:
-        if key not in known and key not in ini.defaults:
+    for key in ini.keys(name):
+        if key not in known and not ini.is_inherited(key):
             ini.problem(name, key, f"unknown key{values.nearest(key, sorted(known))}")
     return Section(name, MappingProxyType(lists), MappingProxyType(single), ini.path)
 
 
 def _load_list(ini: IniFile, section: str, parameter: Parameter) -> tuple[Any, ...]:
-    given = ini.sections[section]
-    keys = [key for key in (parameter.key, *parameter.older_keys) if key in given]
-    if len(keys) > 1:
-        ini.problem(section, keys[1], f"says the same as {keys[0]}: only one of them can be there")
-        return ()
-    if not keys:
-        if parameter.default is None and not ini.has_problem(section, parameter.key):
+    keys = (parameter.key, *parameter.older_keys)
+    given = [(key, text) for key in keys if (text := ini.value(section, key)) is not None]
+    if len(given) > 1:
+        ini.problem(section, given[1][0], f"says the same as {given[0][0]}: only one of them can be there")
+    if not given:
+        if parameter.default is None and not any(ini.has_problem(section, key) for key in keys):
             ini.problem(section, parameter.key, "is missing: expected a list, separated by commas")
         return parameter.default or ()
-    key = keys[0]
-    found: list[Any] = []
-    for entry in filter(None, (part.strip() for part in _SEPARATOR.split(given[key]))):
+    key, text = given[0]
+    found: dict[str, Any] = {}  # by what is shown: what shows alike has the same result names
+    for entry in filter(None, (part.strip() for part in _SEPARATOR.split(text))):
         try:
             value = parameter.parse(entry)
         except ValueError as error:
             ini.problem(section, key, str(error))
             continue
-        if parameter.show(value) in map(parameter.show, found):  # what shows alike has the same result names
-            ini.problem(section, key, f"{parameter.show(value)} is there twice")
-        found.append(value)
+        shown = parameter.show(value)
+        if shown in found:
+            ini.problem(section, key, f"{shown} is there twice")
+        found[shown] = value
     if not found and not ini.has_problem(section, key):
         ini.problem(section, key, "is an empty list: expected at least one value")
-    return tuple(found)
+    return tuple(found.values())
 
 
 def _load_setting(ini: IniFile, section: str, setting: Setting) -> Any:
-    text = ini.sections[section].get(setting.name, "")
+    text = ini.value(section, setting.name)
     if not text:
         if setting.default is None and not ini.has_problem(section, setting.name):
             ini.problem(section, setting.name, "is missing")
@@ -104,5 +103,8 @@ def _load_setting(ini: IniFile, section: str, setting: Setting) -> Any:
         value = setting.parse(text)
     except ValueError as error:
         ini.problem(section, setting.name, str(error))
+        return setting.default
+    except RuntimeError:  # of Path.expanduser: ~name, and nobody has that name
+        ini.problem(section, setting.name, f"{values.quoted(text)} begins with the home folder of nobody")
         return setting.default
     return ini.path.parent / value if isinstance(value, Path) else value

@@ -2,7 +2,8 @@
 
 Each function takes the text and returns the value; it raises ValueError with a message that says what
 would be right. A value is data: none of them can become an option or a command, because names that
-begin with a dash or hold white space or control characters are refused here.
+begin with a dash or hold white space or control characters are refused here, and so is whatever a shell,
+QEMU, tmux or the kernel would take for more than a name where they get to see it.
 """
 
 from __future__ import annotations
@@ -10,20 +11,39 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-MAX_IFACE_NAME = 15  # IFNAMSIZ of the kernel, less the closing zero byte
+MAX_IFACE_NAME = 15  # bytes: IFNAMSIZ of the kernel, less the closing zero byte
+MAX_PATH = 4095  # bytes: PATH_MAX, less the closing zero byte
+MAX_PATH_PART = 255  # bytes: NAME_MAX
+MAX_SOCKET_PATH = 107  # bytes that the path of a Unix socket may have
+MAX_PLAIN_NAME = 64  # so that it fits into the path of a socket, among folders
+MAX_MOUNT_TAG = 31  # bytes that 9p has for the name of a folder
 
+_SHOWN = 60  # characters of a value in a message
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]*")
+_MOUNT_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_MACHINE = re.compile(r"(?:\w[\w.+@\\-]*@)?(?:\w[\w.:%-]*|::[\w:.%]+|\[[\w:.%]+\](?::[0-9]+)?)")
+_NO_IFACE_NAME = re.compile(r"[^!-~]|[/:%,]")
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
-_PCI_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
+_PCI_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4}):)?([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_LONGEST_NUMBER = 20  # digits; far beyond every range
+_LAB_DIRECTORY = re.compile(r"(?:/run|/tmp|/var/tmp)(?:/[A-Za-z0-9_][A-Za-z0-9_.+@-]*)+")
 _TRUE = {"1", "yes", "true", "on"}
 _FALSE = {"0", "no", "false", "off"}
 
 
+def quoted(value: str) -> str:
+    """A text of the user's in a message: what cannot be printed is escaped, and what is too long is cut."""
+    return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}..."
+
+
 def text(value: str) -> str:
     """Any printable text on one line."""
-    if any(not char.isprintable() for char in value):
-        raise ValueError(f"{value!r} holds a control character or a line break")
+    if not value.isprintable():
+        raise ValueError(f"{quoted(value)} holds a character that cannot be printed, or a line break")
     return value
 
 
@@ -36,26 +56,66 @@ def word(value: str) -> str:
     """One word that cannot be taken for an option: printable, no white space, no leading dash."""
     text(value)
     if not value or value.startswith("-") or any(char.isspace() for char in value):
-        raise ValueError(f"{value!r} is not a name: expected one word without a leading dash")
+        raise ValueError(f"{quoted(value)} is not a name: expected one word without a leading dash")
     return value
 
 
-def iface(value: str) -> str:
-    """The name of a network interface as the kernel allows it."""
+def plain_name(value: str) -> str:
+    """A name that is only a name wherever it gets to: in a path, in a file of ssh's, in a shell."""
     word(value)
+    if not _PLAIN_NAME.fullmatch(value):
+        expected = "letters, digits and _ . + @ -, beginning with a letter, digit or _"
+        raise ValueError(f"{quoted(value)} is not a plain name: expected {expected}")
+    return _short(value)
+
+
+def _short(value: str, most: int = MAX_PLAIN_NAME) -> str:
+    if len(value.encode()) > most:
+        raise ValueError(f"{quoted(value)} has {len(value.encode())} bytes: at most {most} fit")
+    return value
+
+
+def machine(value: str) -> str:
+    """A host name, an address or a name of the SSH configuration, with or without ``user@`` in front.
+
+    Marks that a shell knows are refused, as ssh does: a ProxyCommand may hold ``%h``.
+    """
+    word(value)
+    if not _MACHINE.fullmatch(value):
+        raise ValueError(f"{quoted(value)} is not a machine's name or address: expected one like user@host.example.org")
+    return _short(value, 255)
+
+
+def tmux_socket(value: str) -> str:
+    """The name of a tmux socket, or its absolute path; a folder has the name of its last part."""
+    word(value)
+    socket = PurePosixPath(value)
+    if "/" not in value:
+        return plain_name(value)
+    if not socket.is_absolute() or ".." in socket.parts or not socket.name:
+        raise ValueError(f"{quoted(value)} is not a tmux socket: expected a name, or an absolute path without ..")
+    plain_name(socket.name)
+    return _short(str(socket), MAX_SOCKET_PATH)
+
+
+def iface(value: str) -> str:
+    """The name of a network interface as the kernel allows it, and no pattern to it: it counts up a ``%d``."""
+    word(value)
+    mark = _NO_IFACE_NAME.search(value)
+    if mark or value in (".", ".."):
+        because = f"it must not hold {mark[0]!r}" if mark else "these are folders"
+        raise ValueError(f"{quoted(value)} is not an interface name: {because}")
     if len(value) > MAX_IFACE_NAME:
-        raise ValueError(f"{value!r} has {len(value)} characters: an interface name has at most {MAX_IFACE_NAME}")
-    if "/" in value or ":" in value or value in (".", ".."):
-        raise ValueError(f"{value!r} is not an interface name: no slash or colon allowed")
+        raise ValueError(f"{quoted(value)} has {len(value)} characters: an interface name has at most {MAX_IFACE_NAME}")
     return value
 
 
 def mac(value: str) -> str:
     """A unicast MAC address, in lower case."""
     if not _MAC.fullmatch(value):
-        raise ValueError(f"{value!r} is not a MAC address: expected six pairs like 52:54:00:fa:00:60")
+        raise ValueError(f"{quoted(value)} is not a MAC address: expected six pairs like 52:54:00:fa:00:60")
     if int(value[:2], 16) & 1:
-        raise ValueError(f"{value!r} is a group address: the first byte of an interface's MAC must be even")
+        raise ValueError(f"{value!r} is a group (multicast) address: the first byte of an interface's MAC must be even")
     if set(value) <= {"0", ":"}:
         raise ValueError(f"{value!r} is no usable MAC address")
     return value.lower()
@@ -65,27 +125,52 @@ def pci_address(value: str) -> str:
     """A PCI address with domain, in lower case."""
     match = _PCI_ADDRESS.fullmatch(value)
     if not match:
-        raise ValueError(f"{value!r} is not a PCI address: expected one like 0000:51:00.0")
+        raise ValueError(f"{quoted(value)} is not a PCI address: expected one like 0000:51:00.0")
     domain, bus, device, function = match.groups()
     return f"{domain or '0000'}:{bus}:{device}.{function}".lower()
 
 
 def ip_net(value: str) -> str:
-    """An address with its prefix length, like 192.168.56.1/24."""
+    """The address of an interface with its prefix length, like 192.168.56.1/24."""
     if "/" not in value:
-        raise ValueError(f"{value!r} has no prefix length: expected one like 192.168.56.1/24")
+        raise ValueError(f"{quoted(value)} has no prefix length: expected one like 192.168.56.1/24")
     try:
-        return str(ipaddress.ip_interface(value))
-    except ValueError as error:
-        raise ValueError(f"{value!r} is not an address with prefix length: {error}") from None
+        address = ipaddress.ip_interface(value)
+    except ValueError:
+        raise ValueError(
+            f"{quoted(value)} is not an address with prefix length: expected one like 192.168.56.1/24"
+        ) from None
+    if address.is_multicast or address.is_unspecified or "%" in value:  # %: a zone, which can be any text
+        raise ValueError(f"{quoted(value)} cannot be an interface's address: expected one like 192.168.56.1/24")
+    return str(address)
 
 
 def path(value: str) -> str:
     """A path on one of the machines; text, because that machine may be another one."""
     text(value)
     if not value or value.startswith("-"):
-        raise ValueError(f"{value!r} is not a path")
+        raise ValueError(f"{quoted(value)} is not a path")
+    _short(value, MAX_PATH)
+    for part in value.split("/"):
+        _short(part, MAX_PATH_PART)
     return str(PurePosixPath(value))
+
+
+def path_here(value: str) -> str:
+    """A path on this machine, where ``~`` stands for the user's home folder."""
+    try:
+        return str(Path(path(value)).expanduser())
+    except RuntimeError:
+        raise ValueError(f"{quoted(value)} begins with the home folder of nobody") from None
+
+
+def lab_directory(value: str) -> str:
+    """A folder of the lab's own: ``lab down`` removes it, so it must be where nothing is kept."""
+    folder = path(value)
+    if not _LAB_DIRECTORY.fullmatch(folder):
+        places = "a folder of plain names below /run, /tmp or /var/tmp"
+        raise ValueError(f"{quoted(value)} cannot be the lab's, which removes it with all in it: expected {places}")
+    return folder
 
 
 def boolean(value: str) -> bool:
@@ -95,22 +180,18 @@ def boolean(value: str) -> bool:
         return True
     if lowered in _FALSE:
         return False
-    raise ValueError(f"{value!r} is neither yes nor no: expected true or false")
+    raise ValueError(f"{quoted(value)} is neither yes nor no: expected true or false")
 
 
 def integer(low: int, high: int, unit: str = "") -> Callable[[str], int]:
     """A parser for a whole number between low and high, both included."""
 
     def parse(value: str) -> int:
-        try:
-            number = int(value)
-            if not value.isascii() or "_" in value:  # Python's own notations
-                raise ValueError(value)
-        except ValueError:
-            raise ValueError(f"{value!r} is not a whole number") from None
-        if not low <= number <= high:
-            raise ValueError(f"{number} is out of range: expected {low} to {high} {unit}".rstrip())
-        return number
+        if not _WHOLE_NUMBER.fullmatch(value):
+            raise ValueError(f"{quoted(value)} is not a whole number")
+        if len(value) > _LONGEST_NUMBER or not low <= int(value) <= high:
+            raise ValueError(f"{quoted(value)} is out of range: expected {low} to {high} {unit}".rstrip())
+        return int(value)
 
     return parse
 
@@ -123,13 +204,11 @@ def seconds_or_switch(switched_on: float) -> Callable[[str], float]:
             return switched_on
         if value.lower() in _FALSE - {"0"}:
             return 0.0
-        try:
-            number = float(value)
-        except ValueError:
-            raise ValueError(f"{value!r} is neither seconds nor true or false") from None
-        if not 0 <= number <= 3600:
-            raise ValueError(f"{value} s is out of range: expected 0 to 3600 s")
-        return number
+        if not _DECIMAL.fullmatch(value):
+            raise ValueError(f"{quoted(value)} is neither seconds nor true or false")
+        if len(value) > _LONGEST_NUMBER or not 0 <= float(value) <= 3600:
+            raise ValueError(f"{quoted(value)} s is out of range: expected 0 to 3600 s")
+        return float(value)
 
     return parse
 
@@ -139,7 +218,7 @@ def choice(options: Sequence[str]) -> Callable[[str], str]:
 
     def parse(value: str) -> str:
         if value not in options:
-            raise ValueError(f"unknown value {value!r}{nearest(value, options)}: expected {', '.join(options)}")
+            raise ValueError(f"unknown value {quoted(value)}{nearest(value, options)}: expected {', '.join(options)}")
         return value
 
     return parse
@@ -147,21 +226,18 @@ def choice(options: Sequence[str]) -> Callable[[str], str]:
 
 def fs_devices(value: str) -> tuple[tuple[str, str], ...]:
     """``name:path,...``: host folders to offer to the guest, as (mount tag, path)."""
-    pairs = []
-    for part in value.split(","):
-        name, colon, folder = part.strip().partition(":")
+    pairs: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        tag, colon, folder = part.partition(":")
         if not colon:
-            raise ValueError(f"{part.strip()!r} is not name:path")
-        pairs.append((qemu_value(name), qemu_value(path(folder))))
-    tags = [tag for tag, _ in pairs]
-    if len(set(tags)) < len(tags):
-        raise ValueError(f"{value!r} has a name twice")
-    return tuple(pairs)
-
-
-def qemu_value(value: str) -> str:
-    """A word that goes into a QEMU option list; QEMU itself escapes a comma by doubling it."""
-    return word(value)
+            raise ValueError(f"{quoted(part)} is not name:path")
+        if not _MOUNT_TAG.fullmatch(tag):
+            expected = "letters, digits and _ . -, beginning with a letter, digit or _"
+            raise ValueError(f"{quoted(tag)} is not a name to mount by: expected {expected}")
+        if tag in pairs:
+            raise ValueError(f"{quoted(value)} has a name twice: {tag}")
+        pairs[_short(tag, MAX_MOUNT_TAG)] = path(folder)
+    return tuple(pairs.items())
 
 
 def nearest(value: str, options: Sequence[str]) -> str:

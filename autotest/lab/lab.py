@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,9 @@ from autotest.lab import image as guest_image
 from autotest.lab import ssh
 from autotest.network.links import Links
 from autotest.remote.local import LocalTransport
+from autotest.remote.processes import boot_id
+from autotest.remote.transport import Transport
+from autotest.run.journal import Change, Journal
 from autotest.servers.host import Host
 from autotest.servers.loadgen import LoadGen
 
@@ -34,6 +36,7 @@ _PROGRAMS = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
 }
+_NAME = "lab"  # in the journal
 _SESSIONS = ("l2-load-latency", "reflector")
 
 
@@ -119,11 +122,22 @@ class Lab:
     def _make_directory(self) -> None:
         built = guest_image.build(image_cache())
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._require_own_directory()
         link = self.directory / "image"
         if not link.is_symlink() or link.readlink() != built.directory:
             link.unlink(missing_ok=True)
             link.symlink_to(built.directory)
         ssh.write_client_files(self.testbed, self.config, self.directory, built)
+
+    def _require_own_directory(self) -> None:
+        """Raises TestbedError where the directory is somebody else's: its files are trusted, and all of it is removed."""
+        found = os.lstat(self.directory)
+        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        if own and not (self.directory / "image").is_symlink():
+            made_here = {"known_hosts", "ssh_config", *(netns for netns, _ in self._ends)}
+            own = all(name in made_here or name.endswith(".tmp") for name in os.listdir(self.directory))
+        if not own:
+            raise TestbedError(f"{self.directory} is there, but it is not the lab's: give the lab another directory in [lab]")
 
     def _add_namespace(self, netns: str) -> None:
         if not self._namespace_exists(netns):
@@ -147,16 +161,18 @@ class Lab:
         """End what runs in the lab and remove it; the guest image stays in the cache."""
         self._check_root()
         existing = [netns for netns, _ in self._ends if self._namespace_exists(netns)]
-        if existing and self.directory.exists():
-            host, loadgen = self._servers()
-            host.kill_guest()
-            for server in (host, loadgen):
-                for name in _SESSIONS:
-                    server.session(name).stop(signal.SIGINT)
+        host, loadgen = self._servers()
+        host.kill_guest()
+        for server in (host, loadgen):
+            for name in _SESSIONS:
+                server.session(name, signal.SIGINT).stop()
+        for folder in {host.state_dir, loadgen.state_dir}:
+            self._here.run(["rm", "-rf", "--", folder])
         for netns in existing:
             ssh.stop_server(self._here, self.directory / netns)
             self._here.run(["ip", "netns", "delete", netns])
         if self.directory.exists():
+            self._require_own_directory()
             self._here.run(["rm", "-rf", "--", str(self.directory)])
         log.info("the lab is down")
 
@@ -164,16 +180,29 @@ class Lab:
         if os.geteuid() != 0:
             raise TestbedError("the lab needs root: use sudo")
 
-    @contextmanager
-    def as_needed(self) -> Iterator[None]:
-        """The lab, as long as the context lasts; it stays up afterwards where it was up before."""
-        was_up = self.status().is_up
-        try:
-            self.up()
-            yield
-        finally:
-            if not was_up:
-                self.down()
+    def up_within(self, journal: Journal) -> None:
+        """As :meth:`up`; where the lab was not up, undoing the journal takes it down again."""
+        if not self.status().is_up:
+            journal.note(_NAME, "lab", boot=boot_id(self._here), details={})
+        self.up()
+
+    def undo(self, change: Change) -> str | None:
+        """Undo a change of the journal that is not a server's; says what was done.
+
+        Raises:
+            TestbedError: it is none of the lab.
+        """
+        if (change.server, change.kind) != (_NAME, "lab"):
+            raise TestbedError(f"the journal names a server {change.server!r}, which this testbed has not")
+        if change.boot != boot_id(self._here):
+            return None
+        self.down()
+        return "lab: taken down"
+
+    def transports(self) -> dict[str, Transport]:
+        """Ways to host and loadgen without SSH: the lab is on this machine, and its SSH servers may be what is broken."""
+        (host_netns, _), (loadgen_netns, _) = self._ends
+        return {"host": LocalTransport("host", host_netns), "loadgen": LocalTransport("loadgen", loadgen_netns)}
 
     # -- what is there -------------------------------------------------------------------------------------
 
@@ -188,12 +217,8 @@ class Lab:
         return LabStatus(namespaces, up and self._wire_exists(), link.resolve() if link.exists() else None, guest_running)
 
     def _servers(self) -> tuple[Host, LoadGen]:
-        """Host and loadgen without SSH: the lab is on this machine, and its SSH servers may be what is broken."""
-        (host_netns, _), (loadgen_netns, loadgen) = self._ends
-        return (
-            Host(self.testbed, LocalTransport("host", host_netns)),
-            LoadGen("loadgen", loadgen, LocalTransport("loadgen", loadgen_netns)),
-        )
+        ways = self.transports()
+        return Host(self.testbed, ways["host"]), LoadGen("loadgen", self.testbed.loadgen, ways["loadgen"])
 
     def _namespace_exists(self, netns: str) -> bool:
         return Path("/run/netns", netns).exists()

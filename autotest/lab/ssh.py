@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from autotest.config.testbed import LabConfig, Testbed
+from autotest.errors import TestbedError
 from autotest.lab.image import GuestImage
 from autotest.remote.local import LocalTransport
 from autotest.remote.wait import wait_for
@@ -13,6 +15,7 @@ from autotest.remote.wait import wait_for
 _PORT = 22
 _SERVER = "/usr/sbin/sshd"
 _START_TIMEOUT = 5.0  # seconds
+_PLAIN = re.compile(r"[\w./:@+][\w./:@+-]*")
 
 
 def write_client_files(testbed: Testbed, lab: LabConfig, directory: Path, image: GuestImage) -> None:
@@ -22,21 +25,35 @@ def write_client_files(testbed: Testbed, lab: LabConfig, directory: Path, image:
     """
     known_hosts = directory / "known_hosts"
     lines = [image.known_hosts.read_text()]
-    common = [f"  User root\n  IdentityFile {image.identity}\n  IdentitiesOnly yes\n  UserKnownHostsFile {known_hosts}\n"]
+    # By way of the lab's directory: the cache of images may be anywhere, and have any name.
+    identity = _plain(str(directory / "image" / image.identity.name))
+    common = [f"  User root\n  IdentityFile {identity}\n  IdentitiesOnly yes\n  UserKnownHostsFile {known_hosts}\n"]
     common.append("  GlobalKnownHostsFile /dev/null\n  KexAlgorithms curve25519-sha256@libssh.org\n")
     common.append("  Ciphers aes128-gcm@openssh.com\n  ConnectTimeout 3\n")
-    address = lab.guest_address.partition("/")[0]
-    blocks = [f"Host {testbed.guest.fqdn}\n  HostName {address}\n  HostKeyAlias autotest-guest\n", *common]
+    address = _plain(lab.guest_address.partition("/")[0])
+    blocks = [f"Host {_plain(testbed.guest.fqdn)}\n  HostName {address}\n  HostKeyAlias autotest-guest\n", *common]
     if lab.sshd:
-        blocks.insert(1, f"  ProxyJump {testbed.host.fqdn}\n")
+        blocks.insert(1, f"  ProxyJump {_plain(testbed.host.fqdn)}\n")
         for netns, server in ((lab.host_netns, testbed.host), (lab.loadgen_netns, testbed.loadgen)):
+            fqdn = _plain(server.fqdn)
+            proxy = f"ip netns exec {_plain(netns)} socat - TCP:127.0.0.1:{_PORT},nodelay"
             key = _host_key(directory / netns, image)
-            lines.append(f"{server.fqdn} {key}")
-            proxy = f"ip netns exec {netns} socat - TCP:127.0.0.1:{_PORT},nodelay"
-            blocks += [f"Host {server.fqdn}\n  HostKeyAlias {server.fqdn}\n  ProxyCommand {proxy}\n", *common]
+            lines.append(f"{fqdn} {key}")
+            blocks += [f"Host {fqdn}\n  HostKeyAlias {fqdn}\n  ProxyCommand {proxy}\n", *common]
     here = LocalTransport("lab")
     here.write(str(known_hosts), "".join(lines), 0o600)
     here.write(str(directory / "ssh_config"), "".join(blocks), 0o600)
+
+
+def _plain(value: str) -> str:
+    """The value, for files of ssh's and for the shell that runs a ProxyCommand: to all of them it is one plain word.
+
+    Raises:
+        TestbedError: it holds what ends a word or a line there, or stands for something else.
+    """
+    if not _PLAIN.fullmatch(value):
+        raise TestbedError(f"{value!r} cannot be written into the lab's SSH configuration: use letters, digits and _ . : @ + / -")
+    return value
 
 
 def _host_key(directory: Path, image: GuestImage) -> str:

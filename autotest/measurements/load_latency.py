@@ -19,6 +19,7 @@ from autotest.network.kinds import INTERFACE_KINDS, dut_mac
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
 from autotest.results.names import acc_histogram_file
 from autotest.results.names import render_infix
+from autotest.run.runner import DEFAULT_RETRIES
 from autotest.run.stages import Stage
 from autotest.servers.dut import DeviceUnderTest
 from autotest.servers.guest import GuestSettings
@@ -35,6 +36,8 @@ MIN_FRAME_SIZE = 60  # bytes without CRC: Ethernet's minimum
 MAX_FRAME_SIZE = 1514  # a frame of the usual MTU of 1500 bytes with its 14-byte header, without CRC
 
 _START_AND_DRAIN = 20.0  # seconds beyond the runtime after which a generator counts as hanging
+_CLOCK_TOLERANCE = 0.1  # seconds by which a clock may be set during a trial; uptime has a resolution of 0.01 s
+_CLOCK_DRIFT = 0.001  # seconds a second: NTP corrects a clock by at most half of it
 _TAIL_LINES = 15  # of the generator's output, for an error message
 _WARMUP_RATE = 20  # kpps, as the older tool did
 _SENT_IN = re.compile(r"Test frames: sent \d+ in (\d+\.\d+) s,")  # what the program says of its own sending
@@ -96,6 +99,7 @@ SETTINGS = (
     # seconds before each trial: load at 20 kpps whose result is thrown away, and rest; true is what the older tool did
     Setting("warmup", values.seconds_or_switch(25.0), 0.0),
     Setting("cooldown", values.seconds_or_switch(20.0), 0.0),
+    Setting("retries", values.integer(0, 100), DEFAULT_RETRIES),
     Setting("accumulate", values.boolean, True),
     Setting("outputdir", lambda text: Path(values.path(text)).expanduser()),
 )
@@ -149,7 +153,8 @@ def missing(testbed: Testbed, cases: Iterable[Case]) -> list[Problem]:
     need("loadgen", MOONGEN_KEYS, "the load generator")
     programs = moonprogs_folder(testbed)
     if not (programs / PROGRAM).is_file():
-        problems[Problem(testbed.file, "local", "moonprogs_dir", f"{programs} does not hold {PROGRAM}")] = None
+        message = f"{programs} does not hold {PROGRAM}"
+        problems["local", "moonprogs_dir"] = Problem(testbed.file, "local", "moonprogs_dir", message)
     for case in cases:
         kind, reflector = INTERFACE_KINDS[case["interface"]], REFLECTOR_KINDS[case["reflector"]]
         dut = "host" if case["machine"] == "host" else "guest"
@@ -183,15 +188,26 @@ def _load_generator(servers: Servers, case: Case) -> Iterator[None]:
     loadgen = servers.loadgen
     loadgen.require_programs(("ip", "tmux"), "the load generator")
     loadgen.upload_moonprogs(servers.local_moonprogs)
-    if loadgen.config.test_iface and loadgen.config.test_iface_dpdk_driv is None:
-        loadgen.links.up(loadgen.config.test_iface)
-    yield
+    with loadgen.journal.scope():
+        if loadgen.config.test_iface and loadgen.config.test_iface_dpdk_driv is None:
+            loadgen.links.up(loadgen.config.test_iface)
+        yield
+
+
+def _check_load_generator(servers: Servers, case: Case) -> None:
+    servers.loadgen.ping()
 
 
 @contextmanager
 def _test_network(servers: Servers, case: Case) -> Iterator[None]:
     with servers.host.test_network(INTERFACE_KINDS[case["interface"]], guest=_has_guest(case)):
         yield
+
+
+def _check_test_network(servers: Servers, case: Case) -> None:
+    iface = servers.host.config.test_iface
+    if iface and servers.host.config.test_iface_dpdk_driv is None:
+        servers.host.links.require_carrier(iface)
 
 
 @contextmanager
@@ -210,6 +226,11 @@ def _guest(servers: Servers, case: Case) -> Iterator[None]:
         yield
 
 
+def _check_guest(servers: Servers, case: Case) -> None:
+    if case["machine"] != "host":
+        servers.host.check_guest(servers.guest)
+
+
 @contextmanager
 def _reflector(servers: Servers, case: Case) -> Iterator[None]:
     dut, iface = _dut(servers, case)
@@ -218,6 +239,11 @@ def _reflector(servers: Servers, case: Case) -> Iterator[None]:
         dut.upload_moonprogs(servers.local_moonprogs)
     with reflector.running(dut, iface):
         yield
+
+
+def _check_reflector(servers: Servers, case: Case) -> None:
+    dut, iface = _dut(servers, case)
+    REFLECTOR_KINDS[case["reflector"]].check(dut, iface)
 
 
 def _dut(servers: Servers, case: Case) -> tuple[DeviceUnderTest, str]:
@@ -231,11 +257,11 @@ def _dut(servers: Servers, case: Case) -> tuple[DeviceUnderTest, str]:
 
 
 STAGES: tuple[Stage[Servers], ...] = (
-    Stage("load generator", "machine", _load_generator),
+    Stage("load generator", "machine", _load_generator, _check_load_generator),
     Stage("admin network", "machine", _admin_network),
-    Stage("test network", "interface", _test_network),
-    Stage("guest", "ioregionfd", _guest),
-    Stage("reflector", "reflector", _reflector),
+    Stage("test network", "interface", _test_network, _check_test_network),
+    Stage("guest", "ioregionfd", _guest, _check_guest),
+    Stage("reflector", "reflector", _reflector, _check_reflector),
 )
 
 
@@ -288,7 +314,7 @@ def _trial(case: Case, started: datetime, end: ProgramEnd, files: dict[str, Path
     sent_in = _SENT_IN.search(end.output)  # with rate control in hardware the program cannot tell
     seconds = float(sent_in[1]) if sent_in else float(case["runtime"])
     found = figures(output, histogram, seconds)
-    judgement = verdict(found, case["rate"], runtime=case["runtime"], exit_code=end.code)
+    judgement = verdict(found, case["rate"], runtime=case["runtime"], exit_code=end.code, disturbed=_disturbance(end))
     record = {
         "verdict": judgement.verdict,
         "reason": judgement.reason,
@@ -302,6 +328,13 @@ def _trial(case: Case, started: datetime, end: ProgramEnd, files: dict[str, Path
     line = f"achieved {found.achieved_kpps or 0:.2f} kpps, loss {loss}, median {median}, {judgement.verdict}"
     problem = None if judgement.verdict.is_done else f"{judgement.verdict}: {judgement.reason}"
     return Trial({kind: path for kind, path in files.items() if path.exists()}, record, line, problem)
+
+
+def _disturbance(end: ProgramEnd) -> str:
+    """Why the samples cannot be trusted; empty where they can."""
+    if end.clock_jump is not None and abs(end.clock_jump) > _CLOCK_TOLERANCE + _CLOCK_DRIFT * end.seconds:
+        return f"the load generator's clock jumped by {end.clock_jump:+.2f} s"
+    return ""
 
 
 KIND = MeasurementKind(

@@ -11,13 +11,12 @@ from autotest.network.links import Links
 
 @dataclass(frozen=True)
 class InterfaceKind:
-    """What a kind of interface needs, how it is set up on the host and undone, and how QEMU offers it to the guest.
+    """What a kind of interface needs, how it is set up on the host, and how QEMU offers it to the guest.
 
     Attributes:
         name: as ``interfaces`` in ``tests.conf`` names it.
         host_keys: keys of section ``host`` that it needs; with machine ``host`` all but ``test_tap``.
         set_up: makes the links on the host; what is already there is fine.
-        tear_down: undoes that, in reverse; what is already gone is fine.
         dut_iface: with machine ``host``, the interface of the host that the reflector works on.
         tap: the tap that the guest's interface is connected to, where it is one.
         macvtap: the macvtap that the guest's interface is connected to, where it is one.
@@ -28,7 +27,6 @@ class InterfaceKind:
     name: str
     host_keys: tuple[str, ...]
     set_up: Callable[[Links, Testbed, bool], None]
-    tear_down: Callable[[Links, Testbed], None]
     dut_iface: Callable[[HostConfig], str | None]
     tap: Callable[[HostConfig], str | None] = lambda host: None
     macvtap: Callable[[HostConfig], str | None] = lambda host: None
@@ -43,10 +41,6 @@ def _set_up_pnic(links: Links, testbed: Testbed, guest: bool) -> None:
     links.wait_for_carrier(_given(testbed.host.test_iface))
 
 
-def _tear_down_pnic(links: Links, testbed: Testbed) -> None:
-    pass  # the NIC stays up, as it was found
-
-
 def _set_up_bridge(links: Links, testbed: Testbed, guest: bool) -> None:
     host = testbed.host
     bridge, nic = _given(host.test_bridge), _given(host.test_iface)
@@ -57,25 +51,10 @@ def _set_up_bridge(links: Links, testbed: Testbed, guest: bool) -> None:
     links.wait_for_carrier(nic)
 
 
-def _tear_down_bridge(links: Links, testbed: Testbed) -> None:
-    host = testbed.host
-    if host.test_tap:
-        links.delete(host.test_tap, "tap")
-    if host.test_bridge and host.test_iface:
-        links.release_port(host.test_bridge, host.test_iface)
-    if host.test_bridge:
-        links.delete(host.test_bridge, "bridge")
-
-
 def _set_up_macvtap(links: Links, testbed: Testbed, guest: bool) -> None:
     host = testbed.host
     links.add_macvtap(_given(host.test_macvtap), _given(host.test_iface), _given(testbed.guest.test_iface_mac))
     links.wait_for_carrier(_given(host.test_iface))
-
-
-def _tear_down_macvtap(links: Links, testbed: Testbed) -> None:
-    if testbed.host.test_macvtap:
-        links.delete(testbed.host.test_macvtap, "macvtap")
 
 
 def _given(value: str | None) -> str:
@@ -91,7 +70,6 @@ INTERFACE_KINDS = {
             name="pnic",
             host_keys=("test_iface", "test_iface_mac"),
             set_up=_set_up_pnic,
-            tear_down=_tear_down_pnic,
             dut_iface=lambda host: host.test_iface,
             host_only=True,
         ),
@@ -99,7 +77,6 @@ INTERFACE_KINDS = {
             name="bridge",
             host_keys=("test_iface", "test_bridge", "test_tap"),
             set_up=_set_up_bridge,
-            tear_down=_tear_down_bridge,
             dut_iface=lambda host: host.test_bridge,
             tap=lambda host: host.test_tap,
         ),
@@ -107,7 +84,6 @@ INTERFACE_KINDS = {
             name="macvtap",
             host_keys=("test_iface", "test_macvtap"),
             set_up=_set_up_macvtap,
-            tear_down=_tear_down_macvtap,
             dut_iface=lambda host: host.test_macvtap,
             macvtap=lambda host: host.test_macvtap,
         ),

@@ -1,30 +1,68 @@
-"""Bridges, taps and macvtaps of one server, through iproute2. Making what is there, and removing what is not, is fine."""
+"""Bridges, taps and macvtaps of one server, through iproute2. Making what is there, and removing what is not, is fine.
+
+What is there already is somebody else's: it is used as it is found. Each change is noted with what undoes it.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
+import re
 from typing import Any
 
 from autotest.errors import TestbedError
-from autotest.remote.transport import Transport
+from autotest.remote.transport import Note, Transport, unnoted
 from autotest.remote.wait import wait_for
 
 log = logging.getLogger(__name__)
 
+_XDP_MODES = {1: "xdpdrv", 2: "xdpgeneric", 3: "xdpoffload"}  # include/uapi/linux/if_link.h, XDP_ATTACHED_*
 _CARRIER_TIMEOUT = 10.0  # seconds; the slowest emulated NIC took 2.4
+_MACVTAP_DEVICE = re.compile(r"tap[0-9]{1,10}")
+_DEVICE_NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
+# What is looked at in a link, and of which type iproute2 gives it. A tunnel's link may be null.
+_LINK_TYPES = {"ifname": str, "altnames": list, "flags": list, "master": str, "link": str | None, "address": str}
+_LINK_TYPES |= {"linkinfo": dict, "xdp": dict}
+_INFO_TYPES = {"info_kind": str, "info_data": dict}
 
 
 class Links:
     """The network links of one server."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, note: Note = unnoted) -> None:
         self._transport = transport
+        self._note = note
 
     def show(self, name: str) -> dict[str, Any] | None:
-        """What iproute2 knows of the link, None when there is none."""
+        """What iproute2 knows of the link, None when there is none.
+
+        Raises:
+            TestbedError: what it says is not what iproute2 says, or is about another link.
+        """
         result = self._transport.run(["ip", "-json", "-details", "link", "show", "dev", name], check=False)
-        return json.loads(result.stdout)[0] if result.code == 0 and result.stdout.strip() else None
+        links = [link for link in self._understood(result.stdout) if link] if result.code == 0 else []
+        if not links:
+            return None
+        link = links[0]
+        if not _typed(link, _LINK_TYPES) or not _typed(link.get("linkinfo", {}), _INFO_TYPES):
+            raise self._no_answer(result.stdout)
+        if name not in (link.get("ifname"), *link.get("altnames", ())):
+            raise self._no_answer(result.stdout)
+        return link
+
+    def _understood(self, answer: str) -> list[dict[str, Any]]:
+        """The objects that ``ip -json`` printed."""
+        try:
+            found = json.loads(answer or "[]")
+        except (ValueError, RecursionError):
+            raise self._no_answer(answer) from None
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise self._no_answer(answer)
+        return found
+
+    def _no_answer(self, answer: str) -> TestbedError:
+        return TestbedError(f"{self._transport.name}: ip answers what iproute2 does not: {answer[:200]!r}")
 
     def require(self, name: str) -> dict[str, Any]:
         """As :meth:`show`; a missing link is an error that names the server.
@@ -38,18 +76,58 @@ class Links:
         return link
 
     def add_bridge(self, name: str, address: str | None = None) -> None:
-        """A bridge that forwards at once and answers no multicast queries of its own; address with prefix length."""
+        """A bridge that forwards at once and answers no multicast queries of its own; address with prefix length.
+
+        One that is there already is somebody else's: it is used as it is, and stays.
+        """
         if not self._is_there(name, "bridge"):
+            self._note("link", name=name, type="bridge")
             self._ip("link", "add", "name", name, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
-        if address:
-            self._ip("address", "replace", address, "dev", name)
-        self._ip("link", "set", "dev", name, "up")
+            self._ip("link", "set", "dev", name, "up")
+        if address and not self._has_address(name, address):
+            self._note("address", name=name, address=address)
+            self._ip("address", "add", "local", address, "dev", name)
+        self.up(name)
+
+    def _has_address(self, name: str, address: str) -> bool:
+        shown = self._transport.run(["ip", "-json", "address", "show", "dev", name]).stdout
+        wanted = ipaddress.ip_interface(address)
+        try:
+            found = [info for link in self._understood(shown) for info in link.get("addr_info", ())]
+            return wanted in [ipaddress.ip_interface(f"{info['local']}/{info['prefixlen']}") for info in found]
+        except (KeyError, TypeError, ValueError):
+            raise self._no_answer(shown) from None
+
+    def remove_address(self, name: str, address: str) -> bool:
+        """Take an address off the link; returns whether there was one to take."""
+        if self.show(name) is None or not self._has_address(name, address):
+            return False
+        self._ip("address", "delete", "local", address, "dev", name)
+        return True
+
+    def add_neighbour(self, name: str, address: str, mac: str) -> None:
+        """A permanent neighbour entry on the link, so that no answer must be waited for."""
+        self._note("neighbour", name=name, address=address)
+        self._ip("neighbour", "replace", "to", address, "lladdr", mac, "dev", name, "nud", "permanent")
+
+    def remove_neighbour(self, name: str, address: str) -> bool:
+        """Remove a neighbour entry; returns whether there was one."""
+        if self.show(name) is None:
+            return False
+        shown = self._transport.run(["ip", "-json", "neighbour", "show", "to", address, "dev", name, "nud", "permanent"])
+        if not self._understood(shown.stdout):
+            return False
+        self._ip("neighbour", "delete", "to", address, "dev", name)
+        return True
 
     def add_tap(self, name: str, bridge: str, multi_queue: bool = False) -> None:
         """A tap that is a port of the bridge."""
-        if not self._is_there(name, "tap"):
-            self._ip("tuntap", "add", "dev", name, "mode", "tap", *(["multi_queue"] if multi_queue else []))
-        self.add_port(bridge, name)
+        if self._is_there(name, "tap"):
+            self.add_port(bridge, name)
+            return
+        self._note("link", name=name, type="tap")
+        self._ip("tuntap", "add", "dev", name, "mode", "tap", *(["multi_queue"] if multi_queue else []))
+        self._ip("link", "set", "dev", name, "master", bridge, "up")
 
     def add_port(self, bridge: str, name: str) -> None:
         """Make the link a port of the bridge and bring it up.
@@ -60,55 +138,126 @@ class Links:
         master = self.require(name).get("master")
         if master not in (None, bridge):
             raise TestbedError(f"{self._transport.name}: {name} is already a port of {master}: release it first")
-        self._ip("link", "set", "dev", name, "master", bridge, "up")
+        if master is None:
+            self._note("port", bridge=bridge, name=name)
+            self._ip("link", "set", "dev", name, "master", bridge)
+        self.up(name)
 
-    def release_port(self, bridge: str, name: str) -> None:
-        """Take the link out of the bridge; nothing if it is not in there."""
+    def release_port(self, bridge: str, name: str) -> bool:
+        """Take the link out of the bridge; returns whether it was in there."""
         link = self.show(name)
-        if link and link.get("master") == bridge:
-            self._ip("link", "set", "dev", name, "nomaster")
+        if not link or link.get("master") != bridge:
+            return False
+        self._ip("link", "set", "dev", name, "nomaster")
+        return True
 
     def add_macvtap(self, name: str, lower: str, mac: str) -> None:
         """A macvtap in bridge mode on the lower link, with the MAC address that its guest has.
 
         Raises:
-            TestbedError: there is no lower link, or a macvtap of that name is on another one.
+            TestbedError: there is no lower link, or a link of that name already.
         """
         self.up(lower)
         if self._is_there(name, "macvtap"):
-            found = self.require(name).get("link")
-            if found != lower:
-                raise TestbedError(f"{self._transport.name}: {name} is on {found}, not {lower}: delete it first")
+            found = self.require(name)
+            if found.get("link") != lower:
+                raise TestbedError(f"{self._transport.name}: {name} is on {found.get('link')}, not {lower}: delete it first")
+            if found.get("address", "").lower() != mac.lower():
+                raise TestbedError(f"{self._transport.name}: {name} has the address {found.get('address')}, not {mac}: delete it first")
         else:
+            self._note("link", name=name, type="macvtap")
             self._ip(
                 "link", "add", "link", lower, "name", name, "address", mac, "type", "macvtap", "mode", "bridge"
             )
-        self._ip("link", "set", "dev", name, "address", mac, "up")
+            self._ip("link", "set", "dev", name, "up")
+        self.up(name)
 
     def up(self, name: str) -> None:
-        self.require(name)
-        self._ip("link", "set", "dev", name, "up")
+        """Bring the link up.
+
+        Raises:
+            TestbedError: there is no such link.
+        """
+        if "UP" not in self.require(name).get("flags", ()):
+            self._note("up", name=name)
+            self._ip("link", "set", "dev", name, "up")
+
+    def down(self, name: str) -> bool:
+        """Take the link down; returns whether it was up."""
+        link = self.show(name)
+        if link is None or "UP" not in link.get("flags", ()):
+            return False
+        self._ip("link", "set", "dev", name, "down")
+        return True
 
     def wait_for_carrier(self, name: str) -> None:
         """Frames sent before an interface has its carrier are lost."""
 
-        def has_carrier() -> bool:
-            return "LOWER_UP" in self.require(name).get("flags", ())
+        wait_for(lambda: self._has_carrier(name), f"{self._transport.name}: carrier of {name}", _CARRIER_TIMEOUT)
 
-        wait_for(has_carrier, f"{self._transport.name}: carrier of {name}", _CARRIER_TIMEOUT)
+    def require_carrier(self, name: str) -> None:
+        """Raises TestbedError when there is no such link, or it has no carrier."""
+        if not self._has_carrier(name):
+            raise TestbedError(f"{self._transport.name}: {name} has no carrier: its cable or its other end is down")
 
-    def delete(self, name: str, kind: str) -> None:
-        """Remove a bridge, tap or macvtap; nothing if there is none, or another kind of link has the name."""
+    def _has_carrier(self, name: str) -> bool:
+        return "LOWER_UP" in self.require(name).get("flags", ())
+
+    def delete(self, name: str, kind: str) -> bool:
+        """Remove a bridge, tap or macvtap; returns whether there was a link of that kind and name."""
         link = self.show(name)
-        if link and _kind(link) == kind:
-            self._ip("link", "delete", "dev", name)
+        if not link or _kind(link) != kind:
+            return False
+        self._ip("link", "delete", "dev", name)
+        return True
+
+    def attach_xdp(self, name: str, mode: str, path: str, section: str) -> None:
+        """Load an XDP program from an object file; ``mode`` is ``xdpdrv`` or ``xdpgeneric``.
+
+        Raises:
+            TestbedError: there is no such link, or it has an XDP program already.
+            CommandError: the program does not load in that mode.
+        """
+        if attached := self._xdp(name):
+            found = ", ".join(f"{program} ({mode})" for mode, program in attached.items())
+            raise TestbedError(f"{self._transport.name}: {name} has an XDP program already, {found}: take it off first")
+        self._note("xdp", name=name, mode=mode)
+        self._ip("link", "set", "dev", name, mode, "obj", path, "sec", section)
+
+    def detach_xdp(self, name: str, mode: str) -> bool:
+        """Take the XDP program of that mode off the link; returns whether there was one."""
+        if self.show(name) is None or mode not in self._xdp(name):
+            return False
+        self._ip("link", "set", "dev", name, mode, "off")
+        return True
+
+    def has_xdp(self, name: str) -> bool:
+        """Whether the link is there and has an XDP program."""
+        return self.show(name) is not None and bool(self._xdp(name))
+
+    def _xdp(self, name: str) -> dict[str, str]:
+        """The XDP programs on a link: mode to the program's name."""
+        found = self.require(name).get("xdp", {})
+        try:
+            programs = found.get("attached", [found] if found else [])
+            return {_XDP_MODES[each["mode"]]: str(each["prog"].get("name", "without a name")) for each in programs}
+        except (LookupError, TypeError, AttributeError):
+            raise self._no_answer(json.dumps(found)) from None
 
     def macvtap_device(self, name: str) -> tuple[str, int, int]:
-        """The character device of a macvtap: path, major, minor."""
+        """The character device of a macvtap: path, major, minor.
+
+        Raises:
+            TestbedError: the kernel does not say so of this link.
+        """
         folder = f"/sys/class/net/{name}/macvtap"
-        tap = self._transport.run(["ls", folder]).stdout.strip()
-        major, minor = self._transport.run(["cat", f"{folder}/{tap}/dev"]).stdout.strip().split(":")
-        return f"/dev/{tap}", int(major), int(minor)
+        tap = self._transport.run(["ls", "--", folder]).stdout.strip()
+        if not _MACVTAP_DEVICE.fullmatch(tap):
+            raise TestbedError(f"{self._transport.name}: {folder} names no device of a macvtap: {tap[:100]!r}")
+        number = self._transport.run(["cat", "--", f"{folder}/{tap}/dev"]).stdout.strip()
+        if not (found := _DEVICE_NUMBER.fullmatch(number)):
+            raise TestbedError(f"{self._transport.name}: {folder}/{tap}/dev holds no device number: {number[:100]!r}")
+        return f"/dev/{tap}", int(found[1]), int(found[2])
 
     def _is_there(self, name: str, kind: str) -> bool:
         link = self.show(name)
@@ -123,6 +272,11 @@ class Links:
 
     def _ip(self, *arguments: str) -> None:
         self._transport.run(["ip", *arguments], sudo=True)
+
+
+def _typed(values: dict[str, Any], types: dict[str, Any]) -> bool:
+    """Whether those of the values that are there have these types."""
+    return all(isinstance(values[key], wanted) for key, wanted in types.items() if key in values)
 
 
 def _kind(link: dict[str, Any]) -> str:

@@ -5,11 +5,14 @@ A value is escaped as QEMU wants it (a comma is doubled), so no value can add an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 Value = str | int | bool | None
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9._-]*")  # what may follow the first letter of one: id_wellformed of util/id.c
 
 
 def properties(head: str | None, values: Mapping[str, Value]) -> str:
@@ -118,7 +121,9 @@ class Disk:
         return "qcow2" if self.file.endswith(".qcow2") else "raw"
 
     def render(self, machine: Machine) -> list[str]:
-        drive: dict[str, Value] = {"id": "root", "file": self.file, "format": self.format, "if": "none"}
+        # A colon in a relative path ends the name of a protocol: nbd:..., json:...
+        file = self.file if self.file.startswith("/") else f"./{self.file}"
+        drive: dict[str, Value] = {"id": "root", "file": file, "format": self.format, "if": "none"}
         drive |= {"snapshot": True} if self.snapshot else {"cache": "none"}
         return [
             *("-drive", properties(None, drive)),
@@ -147,7 +152,7 @@ class SharedFolder:
     path: str
 
     def render(self, machine: Machine) -> list[str]:
-        identifier = f"fs-{self.tag}"
+        identifier = f"fs-{self.tag}" if _IDENTIFIER.fullmatch(self.tag) else f"fsx-{self.tag.encode().hex()}"
         return [
             *("-fsdev", properties("local", {"id": identifier, "path": self.path, "security_model": "none"})),
             *("-device", properties(machine.virtio("9p"), {"fsdev": identifier, "mount_tag": self.tag})),

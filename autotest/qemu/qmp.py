@@ -17,8 +17,8 @@ logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)  # what it has to say r
 
 _TIMEOUT = 5.0  # seconds for one answer
 
-
-_ERRORS = (QMPError, OSError, EOFError, TimeoutError)
+# The last four: what the library lets through when the other side sends no JSON, or JSON that is no QMP.
+_ERRORS = (QMPError, OSError, EOFError, TimeoutError, ValueError, TypeError, LookupError, RecursionError)
 
 
 class Qmp:
@@ -41,7 +41,10 @@ class Qmp:
 
     def status(self) -> str:
         """``running``, ``paused``, ``guest-panicked``, ... as in QMP's RunState."""
-        return str(self.command("query-status")["status"])
+        answer = self.command("query-status")
+        if not isinstance(answer, dict) or not isinstance(answer.get("status"), str):
+            raise QemuError(f"QMP query-status: no answer that QEMU gives: {str(answer)[:100]!r}")
+        return str(answer["status"])
 
 
 def _within_time(runner: asyncio.Runner, work: Coroutine[Any, Any, Any]) -> Any:

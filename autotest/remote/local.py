@@ -13,7 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autotest.errors import CommandError, ConnectError
-from autotest.remote.transport import TIMEOUT_CODES, Result, Transport, full_command, temporary_beside
+from autotest.remote.transport import (
+    TIMEOUT_CODES,
+    Result,
+    Transport,
+    full_command,
+    require_text,
+    socat_address,
+    temporary_beside,
+)
 
 _GRACE = 2.0  # seconds that timeout(1) gets before the command counts as hanging
 
@@ -26,6 +34,13 @@ class LocalTransport(Transport):
     def __init__(self, name: str, netns: str | None = None) -> None:
         super().__init__(name)
         self.netns = netns
+
+    @property
+    def outside(self) -> LocalTransport:
+        return LocalTransport(self.name) if self.netns else self
+
+    def has_network(self) -> bool:
+        return self.netns is None or os.path.exists(f"/run/netns/{self.netns}")
 
     @property
     def is_root(self) -> bool:
@@ -77,6 +92,7 @@ class LocalTransport(Transport):
         return Result(tuple(command), code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
     def put(self, source: Path, target: str, mode: int = 0o644) -> None:
+        require_text("a path", str(source), target)
         if os.path.exists(target) and os.path.samefile(source, target):
             return
         temporary = temporary_beside(target)
@@ -93,12 +109,14 @@ class LocalTransport(Transport):
         self.put(Path(source), str(target))
 
     def read(self, source: str) -> str | None:
+        require_text("a path", source)
         try:
             return Path(source).read_bytes().decode(errors="replace")
         except FileNotFoundError:
             return None
 
     def write(self, target: str, content: str, mode: int = 0o644) -> None:
+        require_text("a path", target)
         temporary = temporary_beside(target)
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         try:
@@ -111,6 +129,7 @@ class LocalTransport(Transport):
 
     @contextmanager
     def connect_unix(self, path: str, timeout: float) -> Iterator[socket.socket]:
+        require_text("a path", path)
         if self.is_root:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(timeout)
@@ -123,7 +142,7 @@ class LocalTransport(Transport):
         # The socket of what sudo started is root's alone.
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            command = self.argv(["socat", "-", f"UNIX-CONNECT:{path}"], sudo=True)
+            command = self.argv(["socat", "-", socat_address("UNIX-CONNECT", path)], sudo=True)
             with subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.DEVNULL):
                 theirs.close()
                 ours.settimeout(timeout)

@@ -50,6 +50,8 @@ def _connect(address: tuple[str, int], timeout: float) -> socket.socket:
 
 
 def _enter(netns: str) -> None:
+    if "/" in netns or "\0" in netns or netns in ("", ".", ".."):
+        raise ConnectError(f"{netns!r} is not the name of a network namespace")
     try:
         descriptor = os.open(f"/run/netns/{netns}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -31,7 +31,10 @@ from autotest.remote.transport import (
     Transport,
     command_line,
     full_command,
+    require_text,
+    socat_address,
     temporary_beside,
+    to_bytes,
 )
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
@@ -82,6 +85,8 @@ class SshTransport(Transport):
         finally:
             if len(self._hops) < len(hops):
                 self.close()
+        if self.after_connect:
+            self.after_connect()
 
     def _first_socket(self, first: Destination, timeout: float | None) -> socket.socket:
         if first.proxy_command:
@@ -178,7 +183,7 @@ class SshTransport(Transport):
         with channel:
             try:
                 # Without `|| exit` the far shell makes way for the command, and its end by a signal has no code.
-                channel.exec_command(f"{command_line(argv)} || exit")
+                channel.exec_command(to_bytes(f"{command_line(argv)} || exit"))
                 sender = _send(channel, data)
                 stdout, stderr, code = _receive(channel, start + timeout + _GRACE)
                 if sender:
@@ -216,35 +221,38 @@ class SshTransport(Transport):
         self._upload(content.encode(), target, mode)
 
     def _upload(self, content: bytes, target: str, mode: int) -> None:
-        temporary = temporary_beside(target)
+        require_text("a path", target)
+        temporary = to_bytes(temporary_beside(target))
         with self._file_errors(target):
             sftp = self._sftp()
-            _make_folders(sftp, posixpath.dirname(target))
+            _make_folders(sftp, to_bytes(posixpath.dirname(target)))
             try:
                 with sftp.open(temporary, "wx") as file:
                     file.chmod(mode)
                     file.set_pipelined(True)
                     file.write(content)
-                sftp.posix_rename(temporary, target)
+                sftp.posix_rename(temporary, to_bytes(target))
             except BaseException:
                 with suppress(OSError, paramiko.SSHException, EOFError):
                     sftp.remove(temporary)
                 raise
 
     def get(self, source: str, target: Path) -> None:
+        require_text("a path", source, str(target))
         temporary = Path(temporary_beside(str(target)))
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self._file_errors(source):
-                self._sftp().get(source, str(temporary))
+                self._sftp().get(to_bytes(source), str(temporary))
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
 
     def read(self, source: str) -> str | None:
+        require_text("a path", source)
         with self._file_errors(source):
             try:
-                with self._sftp().open(source, "rb") as file:
+                with self._sftp().open(to_bytes(source), "rb") as file:
                     return file.read().decode(errors="replace")
             except FileNotFoundError:
                 return None
@@ -257,6 +265,8 @@ class SshTransport(Transport):
             self.close()
             raise ConnectError(f"{self.name}: the connection was cut while copying {path}: {error}") from None
         except OSError as error:
+            if error.errno is None:  # of SFTP's own errors; with a file's name the text would be lost
+                raise OSError(f"{self.name}:{path}: {error}") from None
             error.filename = f"{self.name}:{path}"
             raise
 
@@ -265,9 +275,9 @@ class SshTransport(Transport):
         """See the contract; the far end of the bridge is ``socat``, since the library forwards no Unix sockets."""
         channel = self._open_channel()
         ours, theirs = socket.socketpair()
-        bridge = self.argv(["socat", "-", f"UNIX-CONNECT:{path}"], sudo=True)
+        bridge = self.argv(["socat", "-", socat_address("UNIX-CONNECT", path)], sudo=True)
         with channel, ours, theirs:
-            channel.exec_command(command_line(bridge))
+            channel.exec_command(to_bytes(command_line(bridge)))
             pumps = [
                 threading.Thread(target=_pump, args=(channel.recv, theirs.sendall, theirs), daemon=True),
                 threading.Thread(target=_pump, args=(theirs.recv, channel.sendall, channel), daemon=True),
@@ -332,14 +342,14 @@ def _pump(receive: object, send: object, end: socket.socket | paramiko.Channel) 
         end.shutdown(socket.SHUT_WR)
 
 
-def _make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:
+def _make_folders(sftp: paramiko.SFTPClient, folder: bytes) -> None:
     """Like mkdir -p; the usual case, the folder is there, costs one question."""
-    if not folder or folder == "/":
+    if not folder.strip(b"/"):
         return
     try:
         if stat.S_ISDIR(sftp.stat(folder).st_mode or 0):
             return
-        raise NotADirectoryError(f"{folder} is not a folder")
+        raise NotADirectoryError(f"{os.fsdecode(folder)} is not a folder")
     except FileNotFoundError:
         _make_folders(sftp, posixpath.dirname(folder))
         sftp.mkdir(folder, 0o755)

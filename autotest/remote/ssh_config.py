@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,11 @@ from autotest.errors import ConnectError
 
 _DEFAULT_CONFIG = Path("~/.ssh/config")
 _DEFAULT_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+_DEFAULT_CONNECT_TIMEOUT = 10.0  # seconds
+_LONGEST_CONNECT_TIMEOUT = 86_400.0  # seconds
+# What a shell reads as more than a letter of a word. A ProxyCommand or `Match exec` has names put into its text and is then
+# run by a shell, so a name with any of these is refused, as ssh(1) refuses it (valid_hostname and valid_ruser of ssh.c).
+_NOT_IN_A_NAME = re.compile(r"""^-|^$|['"`$\\;&<>|(){}\[\]*?~#!\s\x00-\x1f\x7f]""")
 
 
 @dataclass(frozen=True)
@@ -47,14 +54,19 @@ def resolve(alias: str, config_file: str | None) -> Destination:
         ConnectError: the configuration file is missing or malformed.
     """
     name, user, port = _split(alias)
-    options = _load(config_file).lookup(name)
-    jumps = options.get("proxyjump", "none")
-    proxy = options.get("proxycommand", "none")
+    _require_names(alias, name, *(() if user is None else (user,)))
+    config = _load(config_file)
     try:
+        options = config.lookup(name)
+        jumps = options.get("proxyjump") or "none"
+        proxy = options.get("proxycommand") or "none"
+        host = options.get("hostname", name)
+        if proxy.lower() != "none":
+            _require_names(alias, host, options.get("user", "me"))  # they are in the text of the command, as %h and %r
         return Destination(
             alias=alias,
-            host=options.get("hostname", name),
-            port=port or int(options.get("port", 22)),
+            host=host,
+            port=_port(port or options.get("port", 22)),
             user=user or options.get("user") or getpass.getuser(),
             key_files=tuple(options.get("identityfile", ())),
             only_these_keys=options.get("identitiesonly", "no").lower() == "yes",
@@ -62,12 +74,13 @@ def resolve(alias: str, config_file: str | None) -> Destination:
             host_key_alias=options.get("hostkeyalias"),
             jumps=() if jumps.lower() == "none" else tuple(jump.strip() for jump in jumps.split(",")),
             proxy_command="" if proxy.lower() == "none" else proxy,
-            connect_timeout=float(options.get("connecttimeout", 10)),
+            connect_timeout=_seconds(options.get("connecttimeout", "none")),
             ciphers=_names(options.get("ciphers")),
             key_exchanges=_names(options.get("kexalgorithms")),
         )
-    except ValueError as error:
-        raise ConnectError(f"{alias}: {config_file or _DEFAULT_CONFIG}: {error}") from None
+    except (ValueError, LookupError, ImportError, RuntimeError, OSError, paramiko.SSHException) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
+        raise ConnectError(f"{alias}: {config_file or _DEFAULT_CONFIG}: {reason}") from None
 
 
 def route(alias: str, config_file: str | None, behind: tuple[str, ...] = ()) -> list[Destination]:
@@ -106,13 +119,43 @@ def _load(config_file: str | None) -> paramiko.SSHConfig:
         return paramiko.SSHConfig()
     try:
         return paramiko.SSHConfig.from_path(str(path))
-    except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
+    except (OSError, ValueError, paramiko.SSHException) as error:  # ValueError: no UTF-8, a quote that is not closed
         raise ConnectError(f"ssh_config {path}: {error}") from None
 
 
+def _require_names(alias: str, *names: str) -> None:
+    """Raises ConnectError where a name of the destination would be more than a name to a shell."""
+    for name in names:
+        if found := _NOT_IN_A_NAME.search(name):
+            what = f"it must not hold {found[0]!r}" if found[0] not in ("", "-") else "it is empty or begins with a dash"
+            raise ConnectError(f"{alias!r} is no SSH destination: {name!r} is not a name of a machine or user: {what}")
+
+
+def _port(value: str | int) -> int:
+    port = int(value)
+    if not 0 < port < 1 << 16:
+        raise ValueError(f"port {port} is out of range: expected 1 to 65535")
+    return port
+
+
+def _seconds(value: str) -> float:
+    """ConnectTimeout; ``none`` and 0 stand for the system's own, which is too long for us."""
+    seconds = 0.0 if value.lower() == "none" else float(value)
+    if not 0 <= seconds <= _LONGEST_CONNECT_TIMEOUT:
+        raise ValueError(f"ConnectTimeout {value} is out of range")
+    return seconds or _DEFAULT_CONNECT_TIMEOUT
+
+
 def _known_hosts(options: dict[str, str]) -> tuple[str, ...]:
-    files = " ".join(options.get(key, "") for key in ("userknownhostsfile", "globalknownhostsfile"))
-    return tuple(str(Path(file).expanduser()) for file in files.split() or _DEFAULT_KNOWN_HOSTS)
+    files = [file for key in ("userknownhostsfile", "globalknownhostsfile") for file in _files(options.get(key, ""))]
+    return tuple(str(Path(file).expanduser()) for file in files or _DEFAULT_KNOWN_HOSTS)
+
+
+def _files(value: str) -> list[str]:
+    """The file names of one option. The library takes a quote off at either end, whether or not the two are a pair."""
+    if '"' in value:
+        return shlex.split(value if '"' in (value[0], value[-1]) else f'"{value}"')
+    return [value] if Path(value).expanduser().is_file() else value.split()
 
 
 def _names(value: str | None) -> tuple[str, ...]:

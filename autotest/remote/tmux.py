@@ -7,6 +7,7 @@ A user can watch: ``tmux -L SOCKET attach -t NAME``.
 from __future__ import annotations
 
 import posixpath
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -14,18 +15,29 @@ from contextlib import suppress
 from typing import Protocol
 
 from autotest.errors import AutotestError, TestbedError, WaitTimeout
-from autotest.remote.transport import Transport, command_line
+from autotest.remote.processes import Process
+from autotest.remote.transport import Note, Transport, unnoted
 from autotest.remote.wait import wait_for
 
 # The exit code appears only after tee has written the last of the output. tee ignores SIGINT, so that Ctrl-C of
-# an attached user reaches the program alone. The program is never in the background: it keeps its signals.
+# an attached user reaches the program alone. The program is never in the background: it keeps its signals. Around the
+# code stand wall clock and uptime at start and end: they tell whether the clock was set in between.
 _WRAPPER = (
-    'log=$1; code=$2; shift 2; { "$@"; echo $? >"$code.tmp"; } 2>&1 | tee -i "$log"; mv "$code.tmp" "$code"'
+    'log=$1; code=$2; shift 2; clocks() { date +%s.%N; cut -d " " -f 1 /proc/uptime; }; start=$(clocks); '
+    '{ "$@"; echo $? $start $(clocks) >"$code.tmp"; } 2>&1 | tee -i -- "$log"; mv -- "$code.tmp" "$code"'
 )
-# Behind sudo and into the namespace: the pid is the command's own, not that of what leads to it.
-_NOTE_PID = 'echo $$ >"$0"; exec "$@"'
+# Behind sudo and into the namespace: the process is the command's own, not that of what leads to it. Field 22 of
+# proc(5)'s stat is the start time; the name before it is this shell's and holds no blanks.
+_NOTE_PROCESS = 'read -r stat <"/proc/$$/stat"; set -- "$stat" "$@"; echo $$ $(echo "$1" | cut -d " " -f 22) >"$0"; shift; exec "$@"'
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
+_LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
+# tmux runs what stands in #() of a session's name, cuts one at a colon and changes a dot; and it is a file's name here.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _POLL = 0.02  # seconds
-_START_TIMEOUT = 2.0  # seconds from the start of a session to the pid of its command
+_LIFE_POLL = 1.0  # seconds between looks whether the process is still there
+_START_TIMEOUT = 5.0  # seconds from the start of a session to its command's
+_WRAPPER_TIMEOUT = 1.0  # seconds from the end of a command to its exit code
+_KILL_TIMEOUT = 5.0  # seconds in which a process that was killed is gone
 
 
 class SessionError(AutotestError):
@@ -42,6 +54,13 @@ class Multiplexer(Protocol):
     def kill_session(self, name: str) -> None: ...
 
 
+def _new_session(name: str, command: Sequence[str]) -> list[str]:
+    """Arguments of new-session. A command of several arguments is run by tmux itself: the user's shell may be any."""
+    # A semicolon at the end of an argument would end tmux's own command.
+    words = [f"{word[:-1]}\\;" if word.endswith(";") else word for word in command]
+    return ["-d", "-x", "200", "-y", "50", "-s", name, "--", *words]
+
+
 class LocalTmux:
     """tmux of this machine, through libtmux."""
 
@@ -56,9 +75,11 @@ class LocalTmux:
         from libtmux.exc import LibTmuxException
 
         try:
-            self._server.new_session(session_name=name, window_command=command_line(command), x=200, y=50)
+            said = self._server.cmd("new-session", *_new_session(name, command)).stderr
         except LibTmuxException as error:
             raise SessionError(f"tmux session {name}: {error}") from None
+        if said:
+            raise SessionError(f"tmux session {name}: {' '.join(said)}")
 
     def has_session(self, name: str) -> bool:
         from libtmux.exc import TmuxCommandNotFound
@@ -85,8 +106,7 @@ class RemoteTmux:
         self._tmux = ["tmux", "-S" if posixpath.isabs(socket) else "-L", socket]
 
     def new_session(self, name: str, command: Sequence[str]) -> None:
-        size = ["-x", "200", "-y", "50"]
-        self._transport.run([*self._tmux, "-u", "new-session", "-d", *size, "-s", name, "--", command_line(command)])
+        self._transport.run([*self._tmux, "-u", "new-session", *_new_session(name, command)])
 
     def has_session(self, name: str) -> bool:
         return self._transport.run([*self._tmux, "has-session", "-t", f"={name}"], check=False).code == 0
@@ -105,16 +125,34 @@ class Session:
         folder: where its log, pid and exit code are kept.
     """
 
-    def __init__(self, transport: Transport, socket: str, name: str, folder: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        socket: str,
+        name: str,
+        folder: str,
+        *,
+        note: Note = unnoted,
+        end_signal: signal.Signals = signal.SIGTERM,
+        grace: float = 5.0,
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise SessionError(f"{transport.name}: {name!r} cannot be the name of a tmux session: use letters, digits, _ and -")
         self._transport = transport
+        self._machine = transport.outside  # a session and its files are the machine's, in whatever network it works
         self._tmux: Multiplexer = LocalTmux(socket) if transport.is_local else RemoteTmux(transport, socket)
+        self._note = note
+        self._end_signal = end_signal
+        self._grace = grace
         self.name = name
         self.log_file = posixpath.join(folder, f"{name}.log")
-        self._pid_file = posixpath.join(folder, f"{name}.pid")
+        self._process_file = posixpath.join(folder, f"{name}.pid")
         self._code_file = posixpath.join(folder, f"{name}.exit")
 
-    def start(self, command: Sequence[str], *, sudo: bool = False) -> None:
+    def start(self, command: Sequence[str], *, sudo: bool = False, kind: str = "session", machine: str = "") -> None:
         """Start the command; its output goes to the pane and to :attr:`log_file`.
+
+        ``kind`` and ``machine`` are for the journal: which undoing it takes, and the machine of the testbed that it is.
 
         Raises:
             SessionError: a session of this name is there already.
@@ -123,27 +161,70 @@ class Session:
             if self.exit_code() is None:
                 raise SessionError(f"{self._transport.name}: tmux session {self.name} is already running")
             self._tmux.kill_session(self.name)  # its command has ended, tmux is about to notice or told to keep it
-        self._transport.run(["rm", "-f", "--", self.log_file, self._pid_file, self._code_file])
-        noted = self._transport.argv(["sh", "-c", _NOTE_PID, self._pid_file, *command], sudo=sudo)
+        details = {"name": self.name, "signal": self._end_signal.name, "grace": f"{self._grace:g}"}
+        self._note(kind, machine=machine, **details)
+        self._remove_files()
+        noted = self._transport.argv(["sh", "-c", _NOTE_PROCESS, self._process_file, *command], sudo=sudo)
         self._tmux.new_session(self.name, ["sh", "-c", _WRAPPER, self.name, self.log_file, self._code_file, *noted])
 
     def exists(self) -> bool:
         """Whether the session is there."""
         return self._tmux.has_session(self.name)
 
+    def is_running(self) -> bool:
+        """Whether the session or the process of its command is there."""
+        return self.state() is not None or self.exists()
+
     def exit_code(self) -> int | None:
         """The exit code of the command, None while there is none."""
-        content = self._transport.read(self._code_file)
-        return int(content) if content and content.strip() else None
+        end = self._end_record()
+        return int(end[0]) if end else None
+
+    def duration(self) -> float | None:
+        """For how many seconds the command ran, None while it has not ended."""
+        end = self._end_record()
+        return end[4] - end[2] if end else None
+
+    def clock_jump(self) -> float | None:
+        """By how many seconds the machine's clock was set while the command ran, None while it has not ended."""
+        end = self._end_record()
+        return (end[3] - end[1]) - (end[4] - end[2]) if end else None
+
+    def _end_record(self) -> list[float] | None:
+        """Exit code, wall clock and uptime at the start, wall clock and uptime at the end."""
+        return self._numbers(self._code_file, 5)
 
     def pid(self) -> int | None:
         """The process that the command is, None before it has started."""
-        content = self._transport.read(self._pid_file)
-        return int(content) if content and content.strip() else None
+        process = self._process()
+        return process.pid if process else None
+
+    def state(self) -> str | None:
+        """The state of the command's process as proc(5) has it; None when there is none."""
+        process = self._process()
+        return process.state(self._machine) if process else None
+
+    def _process(self) -> Process | None:
+        found = self._numbers(self._process_file, 2)
+        if not found:
+            return None
+        pid, start = found
+        if pid != int(pid) or not 1 < pid <= _LARGEST_PID:  # signals go there, and 1 is the machine's init
+            raise SessionError(f"{self._transport.name}: {self._process_file} is damaged: {pid:g} is no process of ours")
+        return Process(int(pid), int(start))
+
+    def _numbers(self, path: str, count: int) -> list[float] | None:
+        """What one of the session's files says, None where it is not there or not written yet."""
+        words = (self._machine.read(path) or "").split()
+        if not words:
+            return None
+        if len(words) != count or not all(_NUMBER.fullmatch(word) for word in words):
+            raise SessionError(f"{self._transport.name}: {path} is damaged: {' '.join(words)[:50]!r}")
+        return [float(word) for word in words]
 
     def output(self) -> str:
         """All that the command has written so far."""
-        return self._transport.read(self.log_file) or ""
+        return self._machine.read(self.log_file) or ""
 
     def tail(self, lines: int = 15) -> str:
         """The last lines of the output, for an error message."""
@@ -156,17 +237,34 @@ class Session:
         only once a second.
 
         Raises:
+            SessionError: it is gone without an exit code: something has ended it together with its session.
             WaitTimeout: it still runs after ``timeout`` seconds.
         """
         start = time.monotonic()
+        next_look = start + _LIFE_POLL
         while True:
             code = self.exit_code()
             if code is not None:
                 return code
-            elapsed = time.monotonic() - start
+            now = time.monotonic()
+            elapsed = now - start
             if elapsed >= timeout:
-                raise WaitTimeout(f"{self._transport.name}: {self.name} did not end within {timeout:g} s")
+                raise WaitTimeout(f"{self._transport.name}: {self.name} did not end within {timeout:g} s{self._hint()}")
+            if now >= next_look:
+                self.require_life()
+                next_look = now + _LIFE_POLL
             time.sleep(min(1.0, quiet - elapsed, timeout - elapsed) if elapsed < quiet else _POLL)
+
+    def _hint(self) -> str:
+        return ": its process is stopped" if self.state() == "T" else ""
+
+    def require_life(self) -> None:
+        """Raises SessionError when the command is gone, and so is what would write down its exit code."""
+        if not self.is_running() and self.exit_code() is None:
+            raise SessionError(
+                f"{self._transport.name}: {self.name} is gone and left no exit code: "
+                f"its tmux session or server was ended\n{self.tail()}".rstrip()
+            )
 
     def wait_for_output(self, text: str, timeout: float) -> None:
         """Wait until the command has written the text.
@@ -190,23 +288,42 @@ class Session:
         try:
             wait_for(written, f"{self._transport.name}: {self.name} to write {text!r}", timeout)
         except WaitTimeout as error:
-            raise WaitTimeout(f"{error}:\n{self.tail()}") from None
+            raise WaitTimeout(f"{error}{self._hint()}:\n{self.tail()}") from None
 
-    def stop(self, signal_number: signal.Signals = signal.SIGTERM, grace: float = 5.0) -> None:
-        """End exactly this command: first the signal, SIGKILL after ``grace`` seconds; nothing if it has ended."""
-        if not self.exists():
-            return
-        with suppress(WaitTimeout):  # it may be so young that it has no pid yet
-            wait_for(lambda: self.exit_code() is not None or self.pid(), self.name, _START_TIMEOUT, _POLL)
-        for number in (signal_number, signal.SIGKILL):
-            pid = self.pid()
-            if pid is None or self.exit_code() is not None:
-                break
-            if self._transport.run(["kill", f"-{number.value}", str(pid)], sudo=True, check=False).code != 0:
-                break  # it has ended, but a child of it keeps its output open
-            try:
-                self.wait(grace)
-                break
-            except WaitTimeout:
-                continue
-        self._tmux.kill_session(self.name)
+    def stop(self, *, hurry: bool = False) -> bool:
+        """End exactly this command and forget it; returns whether it was there.
+
+        First comes the signal, and SIGKILL when the time of grace is over; in a hurry that is at most a second. Its
+        files are removed: who wants the output reads it before.
+
+        Raises:
+            SessionError: not even SIGKILL ends it.
+        """
+        was_there = self.exists()
+        if was_there:
+            with suppress(WaitTimeout):  # it may be so young that it has no process yet
+                wait_for(lambda: self.exit_code() is not None or self._process(), self.name, _START_TIMEOUT, _POLL)
+        process = None
+        with suppress(SessionError):  # a damaged file names no process
+            process = self._process()
+        if process and process.state(self._machine):
+            was_there = True
+            self._end(process, min(self._grace, 1.0) if hurry else self._grace)
+        if self.exists():
+            with suppress(WaitTimeout):  # what writes the exit code is about to end, too
+                wait_for(lambda: self.exit_code() is not None or not self.exists(), self.name, _WRAPPER_TIMEOUT, _POLL)
+            self._tmux.kill_session(self.name)
+        self._remove_files()
+        return was_there
+
+    def _end(self, process: Process, grace: float) -> None:
+        for number, seconds in ((self._end_signal, grace), (signal.SIGKILL, _KILL_TIMEOUT)):
+            self._machine.run(["kill", f"-{number.value}", str(process.pid)], sudo=True, check=False)
+            with suppress(WaitTimeout):
+                wait_for(lambda: process.state(self._machine) is None, self.name, seconds, _POLL)
+                return
+        raise SessionError(f"{self._transport.name}: process {process.pid} of {self.name} cannot be ended")
+
+    def _remove_files(self) -> None:
+        files = [self.log_file, self._process_file, self._code_file, f"{self._code_file}.tmp"]
+        self._machine.run(["rm", "-f", "--", *files], sudo=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Protocol, TypedDict
 
-from autotest.errors import CommandError, CommandTimeout
+from autotest.errors import ArgumentError, CommandError, CommandTimeout
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,9 @@ DEFAULT_TIMEOUT = 30.0  # seconds; a set-up command that takes longer hangs
 
 
 TIMEOUT_CODES = (124, 137)  # of timeout(1): ended by TERM, by KILL
+
+# env(1) takes every word with an equals sign before the program for a variable: such a program is started by a shell.
+_EXEC = ("sh", "-c", 'exec "$0" "$@"')
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,19 @@ class Result:
     code: int
     stdout: str
     stderr: str
+
+
+class Note(Protocol):
+    """Writes a change of a machine into the journal, before it is made.
+
+    ``machine`` names the machine of the testbed that ends when the change is undone.
+    """
+
+    def __call__(self, kind: str, /, *, machine: str = "", **details: str) -> None: ...
+
+
+def unnoted(kind: str, /, *, machine: str = "", **details: str) -> None:
+    """For changes that need no undoing by autotest."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -51,6 +68,17 @@ class Transport(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.after_connect: Callable[[], None] | None = None
+        """Called whenever a connection was opened."""
+
+    @property
+    def outside(self) -> Transport:
+        """The machine itself, where this transport works in a network namespace of it."""
+        return self
+
+    def has_network(self) -> bool:
+        """Whether the network that this transport works in is still there."""
+        return True
 
     @property
     @abstractmethod
@@ -162,9 +190,12 @@ def full_command(
     """The arguments with sudo, namespace, folder and environment in front, each only where it is asked for."""
     if not command:
         raise ValueError("an empty command")
-    for argument in (*command, *(env or {}).values(), cwd or ""):
-        if "\0" in argument:
-            raise ValueError(f"a zero byte in the arguments of {command[0]!r}")
+    require_text(f"the arguments of {command[0]!r}", *command, *(env or {}).values(), cwd or "")
+    if not command[0] or command[0].startswith("-"):
+        raise ArgumentError(f"{command[0]!r} is not the name of a program")
+    for key in env or {}:
+        if not key.isidentifier() or not key.isascii():
+            raise ArgumentError(f"{key!r} is not the name of a variable")
     prefix: list[str] = []
     if sudo:
         prefix += ["sudo", "-n", "--"]
@@ -175,7 +206,32 @@ def full_command(
         if cwd:
             prefix += ["-C", cwd]
         prefix += [f"{key}={value}" for key, value in (env or {}).items()]
+        prefix += _EXEC if "=" in command[0] else ()
     return [*prefix, *command]
+
+
+def require_text(what: str, *texts: str) -> None:
+    """Raises ArgumentError where one of the texts cannot be an argument or a path on a machine; ``what`` is for the user.
+
+    Names of files that are no UTF-8 pass: Python keeps their bytes, and :func:`to_bytes` gives them back.
+    """
+    for text in texts:
+        if "\0" in text:
+            raise ArgumentError(f"a zero byte in {what}")
+        try:
+            to_bytes(text)
+        except UnicodeEncodeError:
+            raise ArgumentError(f"{text!r} in {what} cannot be written as UTF-8") from None
+
+
+def to_bytes(text: str) -> bytes:
+    """The text as it goes over the wire: UTF-8, but the bytes of a file name that is none as they are."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def socat_address(kind: str, value: str) -> str:
+    """One address for socat's command line; ``value`` is data, whatever it holds: ``:``, ``,`` and ``!!`` say more there."""
+    return f"{kind}:" + re.sub(r"([^A-Za-z0-9/._-])", r"\\\1", value)
 
 
 def temporary_beside(target: str) -> str:
@@ -185,5 +241,10 @@ def temporary_beside(target: str) -> str:
 
 
 def command_line(command: Sequence[str]) -> str:
-    """For the log, and for the one place where a remote shell reads the command."""
-    return shlex.join(command)
+    """For the log, and for the one place where a remote shell reads the command: it may be sh, bash or zsh."""
+    return " ".join(_quoted(argument) for argument in command)
+
+
+def _quoted(argument: str) -> str:
+    # zsh takes an unquoted =ls for the path of ls.
+    return f"'{argument}'" if argument.startswith("=") and shlex.quote(argument) == argument else shlex.quote(argument)

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from autotest.results.verdicts import Verdict
 
 TRIAL_VERSION: Final = 1
 INVALID_DIRECTORY: Final = "invalid"
+FAILURES_FILE: Final = "failures.jsonl"
 #: Kinds of files that a trial can have, and must have to be done.
 DATA_KINDS: Final = (OUTPUT, HISTOGRAM)
 #: Keys of the JSON that the store writes itself.
@@ -190,6 +192,22 @@ class ResultStore:
         if verdict.is_done:
             self._done.add(name)
         return StoredTrial(name, verdict, document, contents)
+
+    def note_failure(self, what: str, reason: str) -> None:
+        """Add a line to ``failures.jsonl``: what could not be measured, why, and when. Nothing is ever removed there.
+
+        Raises ResultsError where it cannot be written.
+        """
+        path = self.outputdir / FAILURES_FILE
+        line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "what": what, "reason": reason}
+        try:
+            whole.make_directory(self.outputdir)
+            with open(path, "ab") as file:
+                file.write((json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise ResultsError(f"{path}: cannot write: {error.strerror}") from error
 
     def clean(self) -> list[Path]:
         """Remove temporary files that dead runs left; returns them."""

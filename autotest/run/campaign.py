@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +15,10 @@ from autotest.plan.parameters import Case, Section
 from autotest.plan.tree import Exclusion, Tree
 from autotest.results.names import TrialName
 from autotest.results.store import ResultStore
-from autotest.run.runner import DEFAULT_RETRIES, Job, Runner, Summary
+from autotest.run.runner import DEFAULT_RETRIES, Failure, Job, Runner, Summary
 from autotest.servers.testbed import Servers
+
+log = logging.getLogger(__name__)
 
 
 class TrialInvalid(ResultsError):
@@ -133,12 +137,11 @@ class Campaign:
 
     # -- the run -------------------------------------------------------------------------------------------
 
-    def run(self, servers: Servers, to_do: int, retries: int = DEFAULT_RETRIES) -> Summary:
-        """Measure what is not done; ``to_do`` is how many trials that are."""
+    def run(self, servers: Servers, to_do: int, pause: float = 1.0) -> Summary:
+        """Measure what is not done; ``to_do`` is how many trials that are, ``pause`` is for :class:`Runner`."""
         for store in self._stores.values():
             store.clean()
-        runner = Runner(self.kind.stages, servers, retries, self._describe)
-        return runner.run(self._jobs(servers), to_do)
+        return Runner(self.kind.stages, servers, self._describe, pause).run(self._jobs(servers), to_do)
 
     def _describe(self, case: Case) -> str:
         return ", ".join(self.kind.labels(case))
@@ -146,7 +149,19 @@ class Campaign:
     def _jobs(self, servers: Servers) -> Iterator[Job]:
         for planned in self.trials():
             if not planned.done:
-                yield Job(planned.case, str(planned.name), lambda planned=planned: self._measure(servers, planned))
+                yield Job(
+                    planned.case,
+                    str(planned.name),
+                    partial(self._measure, servers, planned),
+                    partial(self._record_failure, planned.section),
+                    planned.section.settings.get("retries", DEFAULT_RETRIES),
+                )
+
+    def _record_failure(self, section: Section, failure: Failure) -> None:
+        try:
+            self.store(section).note_failure(failure.name, failure.reason)
+        except ResultsError as error:  # a full disk may be the failure itself
+            log.error("the failure is not recorded: %s", error)
 
     def _measure(self, servers: Servers, planned: Planned) -> str:
         store = self.store(planned.section)

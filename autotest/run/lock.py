@@ -1,49 +1,153 @@
 """One autotest at a time works on a testbed: two would end each other's guests and count each other's frames.
 
-It holds for the autotests of one machine; another machine that uses the same testbed is not seen.
+The lock is on the host, so it holds for all who use that host, from whatever machine.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
+import getpass
+import json
+import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from autotest.config.testbed import Testbed
-from autotest.errors import TestbedError
+from autotest.errors import AutotestError, TestbedError
+from autotest.remote.local import LocalTransport
+from autotest.remote.processes import Process, boot_id
+from autotest.remote.transport import Transport
+from autotest.run import holder
+from autotest.servers.testbed import Servers
+
+log = logging.getLogger(__name__)
+
+_FOLDER = "/run/autotest/held"
 
 
-@contextmanager
-def testbed_lock(testbed: Testbed) -> Iterator[None]:
-    """Hold the testbed as long as the context lasts; the kernel gives it back however the process ends.
+def this_process() -> dict[str, Any]:
+    """Who this is, for the lock and for the journal."""
+    here = LocalTransport("here")
+    return {
+        "user": _user(),
+        "hostname": socket.gethostname(),
+        "machine": (here.read("/etc/machine-id") or socket.gethostname()).strip(),
+        "machine_boot": boot_id(here),
+        **asdict(Process.of_this()),
+        "command": " ".join(["autotest", *sys.argv[1:]]),
+        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def is_dead(who: dict[str, Any]) -> bool | None:
+    """Whether that process has ended, as :func:`this_process` described it; None where this machine cannot tell."""
+    here = LocalTransport("here")
+    if who.get("machine") != this_process()["machine"]:
+        return None
+    return who.get("machine_boot") != boot_id(here) or Process(who["pid"], who["start"]).state(here) is None
+
+
+def describe(who: dict[str, Any]) -> str:
+    """One line for the user."""
+    return "{user}@{hostname}, process {pid} ({command}) since {since}".format_map(who)
+
+
+class TestbedLock:
+    """The lock of a testbed. ``take_over`` takes it even from a holder of which nobody knows whether it lives."""
+
+    __test__ = False  # the name begins like a test class; pytest must not collect it
+
+    def __init__(self, servers: Servers, take_over: bool = False) -> None:
+        testbed = servers.testbed
+        self._take_over = take_over
+        # The lab's host is a namespace of this machine, reached over SSH or not.
+        self._host: Transport = LocalTransport("host") if testbed.lab else servers.host.transport.outside
+        here = self._host.is_local
+        self._record = this_process() | {"id": os.urandom(8).hex(), "witness": asdict(Process.of_this()) if here else None}
+        place = f"@{testbed.host.netns}" if testbed.host.netns else ""
+        host = testbed.host
+        named = {"tmux socket": host.tmux_socket, "interface": host.test_iface, "bridge": host.admin_bridge}
+        self._things = [f"{what} {name}{place}" for what, name in named.items() if name]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the testbed as long as the context lasts; a dead holder's lock is taken over.
+
+        Raises:
+            TestbedError: another process holds it; who that is, and since when.
+        """
+        self._take()
+        self._host.after_connect = self._renew
+        try:
+            yield
+        finally:
+            self._host.after_connect = None
+            with suppress(AutotestError):  # it is known to be a dead process's as soon as this one has ended
+                self._ask("give back")
+
+    def _take(self) -> None:
+        answer = self._ask("take", force=self._take_over)
+        if (who := answer.get("held")) and "pid" in who and is_dead(who):  # its SSH connection may outlive it
+            answer = self._ask("take", force=True)
+        if who := answer.get("held"):
+            raise TestbedError(_refusal(who))
+        for who in answer["replaced"]:
+            if "pid" in who:
+                log.warning("the testbed was held by %s, which has ended without giving it back", describe(who))
+                if (who["machine"], who["user"]) != (self._record["machine"], self._record["user"]):
+                    log.warning("what it left is undone by autotest recover, as %s on %s", who["user"], who["hostname"])
+
+    def _renew(self) -> None:
+        """The connection that showed that this process lives was cut; there is a new one."""
+        if who := self._ask("take").get("held"):
+            taker = describe(who) if "pid" in who else "another process"
+            raise TestbedError(f"the testbed was taken over by {taker} while the host could not be reached")
+
+    def _ask(self, action: str, force: bool = False) -> dict[str, Any]:
+        asked = {"action": action, "folder": _FOLDER, "things": self._things, "record": self._record, "force": force}
+        script = Path(holder.__file__).read_text()
+        answer = self._host.run(["python3", "-", json.dumps(asked)], input=script, sudo=True)
+        return _understood(self._host.name, answer.stdout)
+
+
+def _understood(machine: str, text: str) -> dict[str, Any]:
+    """The host's answer; a record of a holder that is not whole says so.
 
     Raises:
-        TestbedError: another process holds it; with its id, its command and since when.
+        TestbedError: it is no answer of :mod:`autotest.run.holder`.
     """
-    descriptor = os.open(_path(testbed), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 1000, 0).decode(errors="replace") or "another process"
-            raise TestbedError(f"the testbed is in use by {holder}: wait for its end, or end it") from None
-        os.ftruncate(descriptor, 0)
-        command = " ".join(sys.argv[1:])
-        now = datetime.now().astimezone().isoformat(timespec="seconds")
-        os.pwrite(descriptor, f"process {os.getpid()} (autotest {command}) since {now}".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("replaced", []), list):
+        raise TestbedError(f"{machine}: asked who holds the testbed, it answers {text[:200]!r}")
+    held = {"held": _whole(answer["held"])} if answer.get("held") else {}
+    return held | {"replaced": [_whole(who) for who in answer.get("replaced", [])]}
 
 
-def _path(testbed: Testbed) -> Path:
-    folder = Path("/run/autotest") if os.geteuid() == 0 else Path("~/.cache/autotest/run").expanduser()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    host = testbed.host
-    key = hashlib.sha256(repr((host.fqdn, host.netns, host.tmux_socket)).encode()).hexdigest()[:16]
-    return folder / f"testbed-{key}.lock"
+def _whole(who: Any) -> dict[str, Any]:
+    numbers, texts = ("pid", "start"), ("user", "hostname", "machine", "machine_boot", "command", "since")
+    good = isinstance(who, dict) and all(isinstance(who.get(key), int) for key in numbers)
+    return who if good and all(isinstance(who.get(key), str) for key in texts) else {"id": "damaged"}
+
+
+def _refusal(who: dict[str, Any]) -> str:
+    if "pid" not in who:
+        return f"the host's record of who holds the testbed is damaged: look into {_FOLDER} there, or autotest recover --take-over"
+    refusal = f"the testbed is in use by {describe(who)}: wait for its end, or end it"
+    if is_dead(who) is None:
+        refusal += "; if that machine is gone: autotest recover --take-over"
+    return refusal
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in the password file
+        return str(os.getuid())

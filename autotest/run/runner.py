@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,23 +11,16 @@ from typing import Generic, TypeVar
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
+from autotest.run.journal import UndoFailed
 from autotest.run.stages import EnteredStages, Stage, StageFailed
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RETRIES = 2
+SAME_FAILURES = 3  # trials in a row that fail the same way, after which the rest of their set-up is not tried
+_NUMBER = re.compile(r"\d+")
 
 Context = TypeVar("Context")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One trial to be done: its case, its name for the user, and what measures and commits it."""
-
-    case: Case
-    name: str
-    measure: Callable[[], str]
-    """Does it all; returns a short line of figures for the log."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +30,25 @@ class Failure:
     name: str
     reason: str
     trials: int = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial to be done.
+
+    Attributes:
+        case: its test case, and the repetition.
+        name: for the user.
+        measure: measures and commits it; returns a short line of figures for the log.
+        record: told of what failed for good while this job was to be done.
+        retries: how often it, or a stage that it needs, is tried again.
+    """
+
+    case: Case
+    name: str
+    measure: Callable[[], str]
+    record: Callable[[Failure], None] = lambda failure: None
+    retries: int = DEFAULT_RETRIES
 
 
 @dataclass
@@ -50,28 +63,39 @@ class Summary:
         return sum(failure.trials for failure in self.failures)
 
 
+@dataclass
+class _Streak:
+    """Trials in a row that failed for good on one set-up."""
+
+    set_up: Case
+    way: str
+    length: int = 1
+
+
 class Runner(Generic[Context]):
     """Runs jobs over stages.
 
     Args:
         stages: from the root of the tree to its leaves.
         context: what the stages work on.
-        retries: how often a stage or trial that failed is tried again.
         describe: a case, or the beginning of one, for the user.
+        pause: seconds before what failed is tried again, and as many more each further time.
     """
 
     def __init__(
         self,
         stages: Sequence[Stage[Context]],
         context: Context,
-        retries: int = DEFAULT_RETRIES,
         describe: Callable[[Case], str] = str,
+        pause: float = 1.0,
     ) -> None:
         self._describe = describe
-        self._retries = retries
+        self._pause = pause
         self._summary = Summary()
+        self._stages = len(stages)
         self._entered = EnteredStages(stages, context, self._teardown_failed)
-        self._broken: dict[tuple[int, Case], int] = {}  # a failed stage's prefix -> index into failures
+        self._given_up: dict[tuple[int, Case], int] = {}  # stage and prefix -> index into failures
+        self._streak: _Streak | None = None
 
     def run(self, jobs: Iterable[Job], total: int) -> Summary:
         """Do all jobs; ``total`` is how many there are. However it ends, all stages are left."""
@@ -83,29 +107,76 @@ class Runner(Generic[Context]):
         return self._summary
 
     def _do(self, job: Job, position: str) -> None:
-        if self._below_broken_stage(job.case):
+        if self._is_given_up(job.case):
             return
-        for attempt in range(self._retries + 1):
+        for attempt in range(job.retries + 1):
+            if attempt:
+                time.sleep(self._pause * attempt)  # what failed may need a moment
             start = time.monotonic()
             try:
                 self._entered.move_to(job.case)
                 figures = job.measure()
             except StageFailed as failure:
-                reason: Exception = failure.reason
-                self._expected(reason)
-                log.warning("%s %s: %s cannot be set up: %s", position, job.name, failure.stage, reason)
-                if attempt == self._retries:
-                    self._stage_broken(failure)
+                self._expected(failure.reason)
+                log.warning("%s %s: %s cannot be set up: %s", position, job.name, failure.stage, failure.reason)
+                if attempt == job.retries:
+                    what = f"{failure.stage} ({self._describe(failure.prefix)})"
+                    self._give_up(job, failure.index, failure.prefix, Failure(what, str(failure.reason)))
             except Exception as error:
                 self._expected(error)
-                log.warning("%s %s: %s", position, job.name, error)
-                if attempt == self._retries:
-                    self._summary.failures.append(Failure(job.name, str(error)))
-                self._entered.leave()  # what broke is not known: all of the set-up is made anew
+                reason = self._leave_what_broke(error, thoroughly=attempt > 0)
+                log.warning("%s %s: %s", position, job.name, reason)
+                if attempt == job.retries:
+                    self._failed(job, reason)
             else:
                 self._summary.done += 1
+                self._streak = None
                 log.info("%s %s: %s (%.1f s)", position, job.name, figures, time.monotonic() - start)
                 return
+
+    def _leave_what_broke(self, error: Exception, thoroughly: bool) -> str:
+        """Leave the stages from the one that broke on; returns what is known of why a trial failed.
+
+        Where no stage is found broken, the last one is made anew, and all of them when the trial fails again.
+        """
+        broken = self._entered.broken()
+        if broken is None:
+            self._entered.leave(keep=0 if thoroughly else max(0, len(self._entered) - 1))
+            return str(error)
+        index, stage, cause = broken
+        self._expected(cause)
+        self._entered.leave(keep=0 if thoroughly else index)
+        return f"{stage}: {cause}\nseen as: {error}"
+
+    def _failed(self, job: Job, reason: str) -> None:
+        """A trial failed for good; when many do so the same way, the rest of their set-up is given up."""
+        failure = Failure(job.name, reason)
+        self._summary.failures.append(failure)
+        job.record(failure)
+        last = self._stages - 1
+        set_up = self._entered.prefix(last, job.case) if self._stages else job.case.prefix(0)
+        way = _NUMBER.sub("N", reason.partition("\n")[0])
+        if self._streak and (self._streak.set_up, self._streak.way) == (set_up, way):
+            self._streak.length += 1
+        else:
+            self._streak = _Streak(set_up, way)
+        if self._stages and self._streak.length == SAME_FAILURES:
+            why = f"not tried: {SAME_FAILURES} trials before failed the same way: {reason}"
+            self._give_up(job, last, set_up, Failure(f"all others with {self._describe(set_up)}", why, 0))
+
+    def _is_given_up(self, case: Case) -> bool:
+        for (index, prefix), failure in self._given_up.items():
+            if self._entered.prefix(index, case) == prefix:
+                known = self._summary.failures[failure]
+                self._summary.failures[failure] = Failure(known.name, known.reason, known.trials + 1)
+                return True
+        return False
+
+    def _give_up(self, job: Job, index: int, prefix: Case, failure: Failure) -> None:
+        """Nothing below that prefix is tried any more."""
+        self._given_up[index, prefix] = len(self._summary.failures)
+        self._summary.failures.append(failure)
+        job.record(failure)
 
     @staticmethod
     def _expected(error: Exception) -> None:
@@ -113,20 +184,8 @@ class Runner(Generic[Context]):
         if not isinstance(error, (AutotestError, OSError)):
             raise error
 
-    def _below_broken_stage(self, case: Case) -> bool:
-        for (index, prefix), failure in self._broken.items():
-            if self._entered.prefix(index, case) == prefix:
-                known = self._summary.failures[failure]
-                self._summary.failures[failure] = Failure(known.name, known.reason, known.trials + 1)
-                return True
-        return False
-
-    def _stage_broken(self, failure: StageFailed) -> None:
-        self._broken[failure.index, failure.prefix] = len(self._summary.failures)
-        where = self._describe(failure.prefix)
-        self._summary.failures.append(Failure(f"{failure.stage} ({where})", str(failure.reason)))
-
     def _teardown_failed(self, stage: str, error: Exception) -> None:
         self._expected(error)
         log.error("%s cannot be undone: %s", stage, error)
-        self._summary.failures.append(Failure(f"undoing {stage}", str(error), 0))
+        if not isinstance(error, UndoFailed):  # what the journal knows is tried again, and told of at the end
+            self._summary.failures.append(Failure(f"undoing {stage}", str(error), 0))

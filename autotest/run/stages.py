@@ -20,11 +20,13 @@ class Stage(Generic[Context]):
         name: for the user.
         parameter: the last parameter that the step depends on; all before it count too.
         enter: from the context of the run and the case up to that parameter, the step as a context manager.
+        check: raises when what was set up does not work any more; asked after a trial that failed. None: never asked.
     """
 
     name: str
     parameter: str
     enter: Callable[[Context, Case], AbstractContextManager[object]]
+    check: Callable[[Context, Case], None] | None = None
 
 
 class EnteredStages(Generic[Context]):
@@ -64,6 +66,20 @@ class EnteredStages(Generic[Context]):
             except Exception as error:
                 raise StageFailed(index, self._stages[index].name, prefix, error) from error
             self._entered.append((prefix, manager))
+
+    def broken(self) -> tuple[int, str, Exception] | None:
+        """The first stage from the root that does not work any more: how many work before it, its name, the reason."""
+        for index, (prefix, _) in enumerate(self._entered):
+            stage = self._stages[index]
+            if stage.check:
+                try:
+                    stage.check(self._context, prefix)
+                except Exception as error:
+                    return index, stage.name, error
+        return None
+
+    def __len__(self) -> int:
+        return len(self._entered)
 
     def leave(self, keep: int = 0) -> None:
         """Leave all stages but the first ``keep``, in reverse order; an error of one does not keep the others."""

@@ -42,6 +42,15 @@ class Guest(DeviceUnderTest):
             raise TestbedError(f"guest: fqdn {self.config.fqdn} is this machine, not a guest: give the guest's own name")
         return found
 
+    @property
+    def boot(self) -> str:
+        """Not asked for: what is changed in a guest ends with its QEMU, which the journal knows."""
+        return ""
+
+    def close(self) -> None:
+        super().close()
+        self.__dict__.pop("state_dir", None)  # the next connection may be to another boot, where there is none yet
+
 
 @dataclass(frozen=True)
 class GuestSettings:

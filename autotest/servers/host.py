@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import shlex
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,15 @@ from pathlib import Path
 
 from autotest.config.testbed import GuestConfig, HostConfig, Testbed
 from autotest.errors import ConnectError, QemuError, TestbedError, WaitTimeout
-from autotest.network.kinds import INTERFACE_KINDS, InterfaceKind
+from autotest.network.kinds import InterfaceKind
 from autotest.qemu import accelerator, qmp, tsc
 from autotest.qemu.console import panic
 from autotest.qemu.parts import program_of
 from autotest.remote.ssh_config import resolve
-from autotest.remote.tmux import Session
+from autotest.remote.tmux import Session, SessionError
 from autotest.remote.transport import Transport
 from autotest.remote.wait import wait_for
+from autotest.run.journal import Journal
 from autotest.servers.dut import DeviceUnderTest
 from autotest.servers.guest import MACVTAP_FD, Guest, GuestSettings, qemu_command_line
 from autotest.servers.server import takes_logins
@@ -28,9 +29,11 @@ from autotest.servers.server import takes_logins
 log = logging.getLogger(__name__)
 
 _QEMU_START_TIMEOUT = 15.0  # seconds until QEMU answers on QMP
+_CHECK_TIMEOUT = 3.0  # seconds in which a guest that works takes a login
 _POWERDOWN_TIMEOUT = 60.0  # seconds that a guest with a disk of its own gets to shut down
 _CONSOLE_LINES = 30  # of the console in an error; the line that names a panic is quoted besides
 _SHORTEST_TRY, _LONGEST_TRY = 0.1, 5.0  # seconds for one try to connect to a booting guest
+_TSC_KHZ = re.compile(r"[1-9][0-9]{3,8}")  # 1 MHz to 1 THz
 _MACVTAP_OPEN = 'device=$1; shift; exec "$@" {fd}<>"$device"'.replace("{fd}", str(MACVTAP_FD))
 
 
@@ -39,8 +42,10 @@ class Host(DeviceUnderTest):
 
     config: HostConfig
 
-    def __init__(self, testbed: Testbed, transport: Transport | None = None) -> None:
-        super().__init__("host", testbed.host, transport)
+    def __init__(
+        self, testbed: Testbed, transport: Transport | None = None, journal: Journal | None = None
+    ) -> None:
+        super().__init__("host", testbed.host, transport, journal)
         self.testbed = testbed
         self.guest_facts: dict[str, str] = {}
         """What runs the guest, for the record of a trial; empty while none of ours runs."""
@@ -55,13 +60,7 @@ class Host(DeviceUnderTest):
         self.links.add_tap(config.admin_tap, config.admin_bridge)
         address = self._guest_admin_address()
         if address and self.testbed.guest.admin_iface_mac:
-            entry = ["lladdr", self.testbed.guest.admin_iface_mac, "dev", config.admin_bridge, "nud", "permanent"]
-            self.run(["ip", "neighbour", "replace", address, *entry], sudo=True)
-
-    def admin_network_down(self) -> None:
-        for link, kind in ((self.config.admin_tap, "tap"), (self.config.admin_bridge, "bridge")):
-            if link:
-                self.links.delete(link, kind)
+            self.links.add_neighbour(config.admin_bridge, address, self.testbed.guest.admin_iface_mac)
 
     def _guest_admin_address(self) -> str | None:
         """The guest's address, where the configuration names one of the admin network."""
@@ -77,39 +76,21 @@ class Host(DeviceUnderTest):
     @contextmanager
     def admin_network(self) -> Iterator[None]:
         """The admin network, as long as the context lasts."""
-        try:
+        with self.journal.scope():
             self.admin_network_up()
             yield
-        finally:
-            self.admin_network_down()
 
     @contextmanager
     def test_network(self, kind: InterfaceKind, guest: bool) -> Iterator[None]:
         """The links of an interface kind, for a guest or for the host itself, as long as the context lasts."""
-        try:
-            self._make_room(kind)
+        with self.journal.scope():
             kind.set_up(self.links, self.testbed, guest)
             yield
-        finally:
-            kind.tear_down(self.links, self.testbed)
 
     def networks_up(self, kind: InterfaceKind) -> None:
-        """The admin network and the links of one interface kind for a guest; those of other kinds make room."""
-        self._make_room(kind)
+        """The admin network and the links of one interface kind for a guest."""
         self.admin_network_up()
         kind.set_up(self.links, self.testbed, True)
-
-    def _make_room(self, kind: InterfaceKind) -> None:
-        """Remove the links of other kinds, which an earlier command or a killed run left on the test interface."""
-        for other in INTERFACE_KINDS.values():
-            if other is not kind:
-                other.tear_down(self.links, self.testbed)
-
-    def networks_down(self, kind: InterfaceKind | None = None) -> None:
-        """Undo :meth:`networks_up`, for one kind or for all."""
-        for each in [kind] if kind else INTERFACE_KINDS.values():
-            each.tear_down(self.links, self.testbed)
-        self.admin_network_down()
 
     # -- the guest -----------------------------------------------------------------------------------------
 
@@ -123,7 +104,7 @@ class Host(DeviceUnderTest):
 
     def guest_is_running(self) -> bool:
         """Whether there is a QEMU of ours."""
-        return self.guest_session.exists()
+        return self.guest_session.is_running()
 
     def run_guest(self, settings: GuestSettings, host: HostConfig, guest: GuestConfig) -> None:
         """Start QEMU and wait until it says that the guest runs.
@@ -133,7 +114,7 @@ class Host(DeviceUnderTest):
         """
         program = program_of(settings.qemu_path or host.qemu_path)
         self._require_guest_needs(program, settings, host, guest)
-        chosen = accelerator.choose(host.accelerator, self.transport, program, guest.kernel, self.state_dir)
+        chosen = accelerator.choose(host.accelerator, self.transport, program, guest.kernel, self.memory_dir)
         command = qemu_command_line(
             host,
             guest,
@@ -149,7 +130,7 @@ class Host(DeviceUnderTest):
             "accelerator": chosen,
             "qemu": program,
             "qemu version": version[0] if version else "",
-            "root disk": self.run(["readlink", "-f", host.root_disk_file or ""], sudo=True).stdout.strip(),
+            "root disk": self.run(["readlink", "-f", "--", host.root_disk_file or ""], sudo=True).stdout.strip(),
             "command line": shlex.join(command),
         }
         with self._macvtap_opener(settings.interface.macvtap(host)) as opener:
@@ -159,12 +140,12 @@ class Host(DeviceUnderTest):
 
     def _start_qemu(self, command: list[str]) -> None:
         session = self.guest_session
-        session.start(command, sudo=True)  # QEMU itself replaces a QMP socket that is left from an earlier one
+        # QEMU itself replaces a QMP socket that is left from an earlier one.
+        session.start(command, sudo=True, kind="guest", machine="guest")
         try:
             wait_for(lambda: self._guest_started(session), "QEMU to answer on QMP", _QEMU_START_TIMEOUT, 0.02)
-        except BaseException:
-            session.stop(signal.SIGTERM)
-            raise
+        except WaitTimeout as error:
+            raise QemuError(f"{self.name}: {error}:\n{session.tail(_CONSOLE_LINES)}") from None
 
     def _require_guest_needs(
         self, program: str, settings: GuestSettings, host: HostConfig, guest: GuestConfig
@@ -174,20 +155,27 @@ class Host(DeviceUnderTest):
         if settings.vhost and self.run(["test", "-e", "/dev/vhost-net"], check=False).code != 0:
             raise TestbedError(f"{self.name}: vhost is asked for, but there is no /dev/vhost-net: modprobe vhost_net")
         files = {"root_disk_file": host.root_disk_file, "kernel": guest.kernel, "initrd": guest.initrd}
-        script = 'for file; do [ -r "$file" ] || echo "$file"; done'
-        named = [file for file in files.values() if file]
-        missing = self.run(["sh", "-c", script, "sh", *named], sudo=True).stdout.splitlines()
+        named = {key: file for key, file in files.items() if file}
+        script = 'for file; do if [ -r "$file" ]; then echo there; else echo missing; fi; done'
+        answers = self.run(["sh", "-c", script, "sh", *named.values()], sudo=True).stdout.split()
+        missing = [
+            f"{key} {file}"
+            for number, (key, file) in enumerate(named.items())
+            if answers[number : number + 1] != ["there"]
+        ]
         if missing:
-            keys = ", ".join(f"{key} {file}" for key, file in files.items() if file in missing)
-            raise TestbedError(f"{self.name}: there is no {keys}: put it there, or name another in the configuration")
+            what = ", ".join(missing)
+            raise TestbedError(f"{self.name}: there is no {what}: put it there, or name another in the configuration")
 
     def _tsc_khz(self) -> int:
         """The rate of the host's time stamp counter in kHz, remembered there until its next boot."""
-        memory = self.state_file("tsc-khz")
-        known = self.transport.read(memory)
-        if known is None:
-            known = self.run(["python3", "-"], input=Path(tsc.__file__).read_text()).stdout
-            self.transport.write(memory, known)
+        memory = posixpath.join(self.memory_dir, "tsc-khz")
+        known = (self.transport.read(memory) or "").strip()
+        if not _TSC_KHZ.fullmatch(known):
+            known = self.run(["python3", "-"], input=Path(tsc.__file__).read_text()).stdout.strip()
+            if not _TSC_KHZ.fullmatch(known):
+                raise TestbedError(f"{self.name}: the rate of its time stamp counter cannot be {known[:100]!r} kHz")
+            self.transport.write(memory, f"{known}\n")
         return int(known)
 
     def _guest_started(self, session: Session) -> bool:
@@ -195,11 +183,33 @@ class Host(DeviceUnderTest):
         return qmp.is_listening(self.transport, self.qmp_socket)
 
     def _raise_if_ended(self, session: Session) -> None:
+        """Raises QemuError when QEMU has ended, or runs a kernel that gave up."""
         code = session.exit_code()
-        if code is not None:
-            reason = panic(session.output())
-            because = f" after the guest's {reason}" if reason else ""
-            raise QemuError(f"{self.name}: QEMU ended with exit code {code}{because}:\n{session.tail(_CONSOLE_LINES)}")
+        console = session.output()
+        reason = panic(console)
+        if code is None and not reason:
+            session.require_life()
+            return
+        problem = f"the guest's kernel gave up: {reason}" if reason else f"QEMU ended with exit code {code}:"
+        raise QemuError(f"{self.name}: {problem}\n{session.tail(_CONSOLE_LINES)}")
+
+    def check_guest(self, guest: Guest) -> None:
+        """Look after a guest with which something may be wrong.
+
+        Raises:
+            QemuError: QEMU ended, hangs or was stopped, or the guest's kernel gave up; with the console's last lines.
+            ConnectError: the guest takes no login any more.
+        """
+        session = self.guest_session
+        self._raise_if_ended(session)
+        if not qmp.is_listening(self.transport, self.qmp_socket):
+            hint = ": its process is stopped" if session.state() == "T" else ""
+            raise QemuError(f"{self.name}: QEMU does not answer{hint}\n{session.tail(_CONSOLE_LINES)}")
+        guest.close()
+        try:
+            guest.ping(_CHECK_TIMEOUT)
+        except ConnectError as error:
+            raise ConnectError(f"{error}; its console says:\n{session.tail(_CONSOLE_LINES)}") from None
 
     @contextmanager
     def _macvtap_opener(self, name: str | None) -> Iterator[list[str]]:
@@ -213,16 +223,15 @@ class Host(DeviceUnderTest):
             return
         path, major, minor = self.links.macvtap_device(name)
         opener = ["sh", "-c", _MACVTAP_OPEN, "sh"]
-        if self.run(["stat", "-c", "%t:%T", path], check=False).stdout.strip() == f"{major:x}:{minor:x}":
+        if self.run(["stat", "-c", "%t:%T", "--", path], check=False).stdout.strip() == f"{major:x}:{minor:x}":
             yield [*opener, path]
             return
         node = f"/dev/autotest-{name}"
-        self.run(["rm", "-f", "--", node], sudo=True)
-        try:
-            self.run(["mknod", "-m", "600", node, "c", str(major), str(minor)], sudo=True)
-            yield [*opener, node]
-        finally:
+        with self.journal.scope():
+            self.note("file", path=node)
             self.run(["rm", "-f", "--", node], sudo=True)
+            self.run(["mknod", "-m", "600", "--", node, "c", str(major), str(minor)], sudo=True)
+            yield [*opener, node]
 
     def wait_for_guest(self, guest: Guest, timeout: float) -> float:
         """Wait until the guest takes a login; returns the seconds waited.
@@ -248,46 +257,48 @@ class Host(DeviceUnderTest):
             raise WaitTimeout(f"{error}; its console says:\n{session.tail(_CONSOLE_LINES)}") from None
         return time.monotonic() - start
 
-    def kill_guest(self) -> bool:
+    def kill_guest(self, hurry: bool = False) -> bool:
         """End the guest in order; returns whether there was one.
 
-        A guest on a snapshot has nothing to save and is ended at once; any other may shut down first.
+        A guest on a snapshot has nothing to save and is ended at once; any other may shut down first, in a hurry only
+        for a short while.
         """
         session = self.guest_session
-        if not session.exists():
-            return False
-        try:
-            with qmp.connect(self.transport, self.qmp_socket) as control:
-                if not self.config.root_disk_snapshot:
-                    control.command("system_powerdown")
-                    self._wait_for_powerdown(session)
-                if session.exit_code() is None:
-                    control.command("quit")
-            session.wait(5.0)
-        except (ConnectError, QemuError, WaitTimeout) as error:
-            log.debug("%s: QEMU does not end over QMP: %s", self.name, error)
-        session.stop(signal.SIGTERM)
+        was_there = session.is_running()
+        if was_there:
+            try:
+                with qmp.connect(self.transport, self.qmp_socket) as control:
+                    if not self.config.root_disk_snapshot:
+                        control.command("system_powerdown")
+                        self._wait_for_powerdown(session, 3.0 if hurry else _POWERDOWN_TIMEOUT)
+                    if session.exit_code() is None:
+                        control.command("quit")
+                session.wait(1.0 if hurry else 5.0)
+            except (ConnectError, QemuError, SessionError, WaitTimeout) as error:
+                log.debug("%s: QEMU does not end over QMP: %s", self.name, error)
+        session.stop(hurry=hurry)
         self.guest_facts = {}
-        self.run(["rm", "-f", "--", self.qmp_socket, self.state_file("guest.gdb")], sudo=True)
-        return True
+        sockets = [self.qmp_socket, self.state_file("guest.gdb")]
+        self.transport.outside.run(["rm", "-f", "--", *sockets], sudo=True)
+        return was_there
 
-    def _wait_for_powerdown(self, session: Session) -> None:
+    def _wait_for_powerdown(self, session: Session, timeout: float) -> None:
         try:
-            session.wait(_POWERDOWN_TIMEOUT)
+            session.wait(timeout)
         except WaitTimeout:
-            log.warning("%s: the guest did not shut down within %g s", self.name, _POWERDOWN_TIMEOUT)
+            log.warning("%s: the guest did not shut down within %g s", self.name, timeout)
 
     @contextmanager
     def running_guest(self, settings: GuestSettings, guest: Guest) -> Iterator[None]:
         """A guest that takes logins, as long as the context lasts."""
         if self.kill_guest():
             log.warning("%s: ended the guest that was running", self.name)
-        try:
-            self.run_guest(settings, self.config, self.testbed.guest)
-            seconds = self.wait_for_guest(guest, self.testbed.guest.boot_timeout)
-            log.info("%s: login %.1f s after QEMU's start", guest.name, seconds)
-            self.guest_facts["kernel"] = guest.run(["uname", "-r"]).stdout.strip()
-            yield
-        finally:
-            guest.close()
-            self.kill_guest()
+        with self.journal.scope():
+            try:
+                self.run_guest(settings, self.config, self.testbed.guest)
+                seconds = self.wait_for_guest(guest, self.testbed.guest.boot_timeout)
+                log.info("%s: login %.1f s after QEMU's start", guest.name, seconds)
+                self.guest_facts["kernel"] = guest.run(["uname", "-r"]).stdout.strip()
+                yield
+            finally:
+                guest.close()

@@ -6,6 +6,8 @@ import hashlib
 import logging
 import os
 import posixpath
+import re
+import signal
 import socket
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,12 +18,20 @@ from autotest.config.testbed import ServerConfig
 from autotest.errors import ConnectError, HostKeyError, LoginRefused, TestbedError
 from autotest.network.links import Links
 from autotest.remote.local import LocalTransport
+from autotest.remote.processes import boot_id
 from autotest.remote.ssh import SshTransport
 from autotest.remote.ssh_config import resolve
 from autotest.remote.tmux import Session
 from autotest.remote.transport import Result, RunOptions, Transport
+from autotest.run.journal import Journal
+from autotest.servers.undoing import undo
 
 log = logging.getLogger(__name__)
+
+# A line of sha256sum: with a backslash in front, backslash, line feed and carriage return in the name are escaped.
+_SHA256_LINE = re.compile(r"(\\?)([0-9a-f]{64}) [ *](.+)", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\\nr])")
+_MEANT = {"\\": "\\", "n": "\n", "r": "\r"}
 
 
 def is_own_name(fqdn: str) -> bool:
@@ -74,10 +84,13 @@ def transport_to(name: str, config: ServerConfig) -> Transport:
 class Server:
     """A machine of the testbed. Nothing is opened before it is needed."""
 
-    def __init__(self, name: str, config: ServerConfig, transport: Transport | None = None) -> None:
+    def __init__(
+        self, name: str, config: ServerConfig, transport: Transport | None = None, journal: Journal | None = None
+    ) -> None:
         self.name = name
         self.config = config
         self._given_transport = transport
+        self.journal = journal or Journal(lambda change: undo(self, change))
 
     @cached_property
     def transport(self) -> Transport:
@@ -87,7 +100,16 @@ class Server:
     @cached_property
     def links(self) -> Links:
         """Its network links."""
-        return Links(self.transport)
+        return Links(self.transport, self.note)
+
+    def note(self, kind: str, /, *, machine: str = "", **details: str) -> None:
+        """Write a change of this machine into the journal, before it is made; see :mod:`autotest.servers.undoing`."""
+        self.journal.note(self.name, kind, boot=self.boot, machine=machine, details=details)
+
+    @cached_property
+    def boot(self) -> str:
+        """The boot id of the machine: most changes end with its next boot."""
+        return boot_id(self.transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self.config.fqdn}>"
@@ -102,7 +124,8 @@ class Server:
 
     def close(self) -> None:
         """Close the connection; it opens again when it is needed."""
-        self.transport.close()
+        if "transport" in self.__dict__:
+            self.transport.close()
 
     @cached_property
     def state_dir(self) -> str:
@@ -111,12 +134,19 @@ class Server:
         It is in ``/run`` for root and in the cache folder of any other user, so it outlives this process but
         nobody else can write to it.
         """
+        return self._folder(posixpath.basename(self.config.tmux_socket))
+
+    @cached_property
+    def memory_dir(self) -> str:
+        """A folder there for what was found out about the machine, which holds until its next boot."""
+        return self._folder("known")
+
+    def _folder(self, name: str) -> str:
         base = "/run/autotest"
         if not self.transport.is_root:
-            # What is remembered there holds until the next boot, and homes may be shared by several machines.
-            boot = (self.transport.read("/proc/sys/kernel/random/boot_id") or "").strip()
-            base = posixpath.join(self._home(), ".cache/autotest/run", boot)
-        folder = posixpath.join(base, posixpath.basename(self.config.tmux_socket))
+            # It holds until the next boot, and homes may be shared by several machines.
+            base = posixpath.join(self._home(), ".cache/autotest/run", boot_id(self.transport))
+        folder = posixpath.join(base, name)
         if self.transport.is_local:
             os.makedirs(folder, 0o700, exist_ok=True)
         else:
@@ -127,20 +157,24 @@ class Server:
         """The home folder of the login: here not asked of a command, which may run as root in a namespace."""
         if self.transport.is_local:
             return os.path.expanduser("~")
-        return self.run(["sh", "-c", 'printf %s "$HOME"']).stdout
+        home = self.run(["sh", "-c", 'printf %s "$HOME"']).stdout
+        if not home.startswith("/"):
+            raise TestbedError(f"{self.name}: its login has no home folder, HOME is {home!r}")
+        return home
 
     def state_file(self, name: str) -> str:
         """The path of a file in :attr:`state_dir`."""
         return posixpath.join(self.state_dir, name)
 
-    def session(self, name: str) -> Session:
-        """The tmux session of that name, running or not."""
-        return Session(self.transport, self.config.tmux_socket, name, self.state_dir)
+    def session(self, name: str, end_signal: signal.Signals = signal.SIGTERM, grace: float = 5.0) -> Session:
+        """The tmux session of that name, running or not; it is ended by the signal, after ``grace`` seconds by force."""
+        socket, folder = self.config.tmux_socket, self.state_dir
+        return Session(self.transport, socket, name, folder, note=self.note, end_signal=end_signal, grace=grace)
 
     def require_programs(self, programs: Sequence[str], needed_by: str) -> None:
         """Raises TestbedError naming the programs that are not there."""
-        script = 'for program; do command -v -- "$program" >/dev/null || echo "$program"; done'
-        missing = self.run(["sh", "-c", script, "sh", *programs]).stdout.split()
+        script = 'for program; do command -v -- "$program" >/dev/null || printf "%s\\n" "$program"; done'
+        missing = self.run(["sh", "-c", script, "sh", *programs]).stdout.splitlines()
         if missing:
             raise TestbedError(f"{self.name}: {needed_by} needs {', '.join(missing)}: install it there")
 
@@ -151,13 +185,16 @@ class Server:
         """
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         names = [path.relative_to(folder).as_posix() for path in files]
+        # To cd a dash is the folder before, to sha256sum the standard input: behind ./ both are only names.
+        place = target if target.startswith("/") else f"./{target}"
+        asked = [f"./{name}" for name in names]
         listing = self.run(
-            ["sh", "-c", 'cd -- "$0" 2>/dev/null && sha256sum -- "$@" 2>/dev/null', target, *names], check=False
+            ["sh", "-c", 'cd -- "$0" 2>/dev/null && sha256sum -- "$@" 2>/dev/null', place, *asked], check=False
         )
-        there = {line[66:]: line[:64] for line in listing.stdout.splitlines()}
+        there = parse_sha256sums(listing.stdout)
         copied = 0
         for path, name in zip(files, names, strict=True):
-            if there.get(name) != hashlib.sha256(path.read_bytes()).hexdigest():
+            if there.get(f"./{name}") != hashlib.sha256(path.read_bytes()).hexdigest():
                 mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
                 self.transport.put(path, posixpath.join(target, name), mode)
                 copied += 1
@@ -171,6 +208,16 @@ class Server:
         copied = self.upload(folder, target)
         log.debug("%s: %d MoonGen program files uploaded to %s", self.name, copied, target)
         return copied
+
+
+def parse_sha256sums(text: str) -> dict[str, str]:
+    """File name to checksum of what sha256sum printed; a line that is none of its own is left out."""
+    found = {}
+    for line in text.split("\n"):
+        if match := _SHA256_LINE.fullmatch(line):
+            escaped, checksum, name = match.groups()
+            found[_ESCAPED.sub(lambda pair: _MEANT[pair[1]], name) if escaped else name] = checksum
+    return found
 
 
 def takes_logins(server: Server, timeout: float) -> bool:

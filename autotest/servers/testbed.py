@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -11,10 +12,14 @@ from typing import Any
 
 import autotest
 from autotest.config.testbed import Testbed
+from autotest.errors import TestbedError
+from autotest.remote.transport import Transport
+from autotest.run.journal import Change, Journal, Undo
 from autotest.servers.guest import Guest
 from autotest.servers.host import Host
 from autotest.servers.loadgen import LoadGen
 from autotest.servers.server import Server
+from autotest.servers.undoing import undo
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parents[2]
 
@@ -26,16 +31,43 @@ def moonprogs_folder(testbed: Testbed) -> Path:
 
 
 class Servers:
-    """Host, guest and loadgen of one testbed; leaving the context closes their connections."""
+    """Host, guest and loadgen of one testbed; leaving the context closes their connections.
 
-    def __init__(self, testbed: Testbed) -> None:
+    Args:
+        testbed: their configuration.
+        journal_file: where their changes are written down; None: only this process knows of them.
+        header: what that file begins with.
+        undo_more: how changes are undone that are not one of these servers'.
+        transports: ways to host and loadgen, where they are not to be reached as the configuration says.
+    """
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        journal_file: Path | None = None,
+        header: Mapping[str, Any] | None = None,
+        undo_more: Undo | None = None,
+        transports: Mapping[str, Transport] | None = None,
+    ) -> None:
+        ways = transports or {}
         self.testbed = testbed
-        self.host = Host(testbed)
-        self.guest = Guest("guest", testbed.guest)
-        self.loadgen = LoadGen("loadgen", testbed.loadgen)
+        self._undo_more = undo_more
+        self.journal = Journal(self.undo, journal_file, header)
+        self.host = Host(testbed, ways.get("host"), self.journal)
+        self.guest = Guest("guest", testbed.guest, journal=self.journal)
+        self.loadgen = LoadGen("loadgen", testbed.loadgen, ways.get("loadgen"), self.journal)
 
     def all(self) -> tuple[Server, ...]:
         return (self.host, self.guest, self.loadgen)
+
+    def undo(self, change: Change) -> str | None:
+        """Undo a change of one of the servers; says what was done, None where nothing was left to do."""
+        server = next((server for server in self.all() if server.name == change.server), None)
+        if server is None:
+            if self._undo_more:
+                return self._undo_more(change)
+            raise TestbedError(f"the journal names a server {change.server!r}, which this testbed has not")
+        return undo(server, change)
 
     @property
     def local_moonprogs(self) -> Path:

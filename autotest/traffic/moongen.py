@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,34 +12,52 @@ from pathlib import Path
 
 from autotest.errors import TrafficError, WaitTimeout
 from autotest.remote.tmux import Session, SessionError
+from autotest.remote.transport import to_bytes
 from autotest.servers.server import Server
 
 KEYS = ("test_iface", "moongen_dir", "moonprogs_dir", "test_iface_mac")
 _BINARIES = ("build/MoonGen", "bin/MoonGen")  # a source build, and all others
-_STOP_GRACE = 5.0  # seconds: the statistics come 200 ms after the signal
+_IN_LUA = {byte: chr(byte) if 32 <= byte < 127 else f"\\{byte:03}" for byte in range(256)}
+_IN_LUA |= {ord('"'): '\\"', ord("\\"): "\\\\"}
 _PORT = 0  # the test interface is the only port that our configuration names
+_NOT_IN_A_DEVICE = re.compile(r"[,=\[\]()\s\0]|^$")  # rte_kvargs.c splits there, or takes the rest for a list, without any escape
 
 
 def dpdk_config(iface: str, file_prefix: str) -> str:
     """A ``--dpdk-config`` file that makes the kernel interface port 0, without hugepages or PCI devices.
 
     The options are the ones that worked with MoonGen 7746ff2 and its DPDK 17.08; softmoon reads the vdev entry.
+
+    Raises:
+        TrafficError: DPDK has no way to write that name.
     """
+    if found := _NOT_IN_A_DEVICE.search(iface):
+        raise TrafficError(f"DPDK takes no interface named {iface!r}: to its --vdev option {found[0]!r} is not part of a name")
     options = ["--no-huge", "-m", "256", "--no-pci", "--file-prefix", file_prefix]
     options += ["--vdev", f"net_af_packet0,iface={iface},qpairs=2"]
     return "DPDKConfig {\n  cli = { " + ", ".join(_lua_string(option) for option in options) + " },\n}\n"
 
 
 def _lua_string(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """The text as a string of Lua: what is not plain ASCII goes in as the numbers of its bytes."""
+    return '"' + "".join(_IN_LUA[byte] for byte in to_bytes(text)) + '"'
 
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """How a program ended: its exit code, and all that it printed."""
+    """How a program ended.
+
+    Attributes:
+        code: its exit code.
+        output: all that it printed.
+        seconds: for how long it ran.
+        clock_jump: by how many seconds the wall clock there was set meanwhile.
+    """
 
     code: int
     output: str
+    seconds: float = 0.0
+    clock_jump: float | None = None
 
 
 class MoonGen:
@@ -63,6 +82,7 @@ class MoonGen:
             path = self._server.state_file(f"dpdk-{self._iface}.lua")
             content = dpdk_config(self._iface, prefix)
             if self._server.transport.read(path) != content:
+                self._server.note("file", path=path)
                 self._server.transport.write(path, content)
             command.append(f"--dpdk-config={path}")
         return [*command, str(_PORT), *arguments]
@@ -71,11 +91,12 @@ class MoonGen:
         folder = self._server.config.moongen_dir
         assert folder
         candidates = [posixpath.join(folder, binary) for binary in _BINARIES]
-        script = 'for path; do if [ -x "$path" ]; then echo "$path"; exit; fi; done'
-        found = self._server.run(["sh", "-c", script, "sh", *candidates]).stdout.strip()
-        if not found:
-            raise TrafficError(f"{self._server.name}: moongen_dir {folder} holds neither {' nor '.join(_BINARIES)}")
-        return found
+        script = 'for path; do if [ -x "$path" ]; then echo "$#"; exit; fi; shift; done'
+        left = self._server.run(["sh", "-c", script, "sh", *candidates]).stdout.strip()
+        for number, candidate in enumerate(reversed(candidates), 1):
+            if left == str(number):  # only the number is the server's answer, never a path that is then run
+                return candidate
+        raise TrafficError(f"{self._server.name}: moongen_dir {folder} holds neither {' nor '.join(_BINARIES)}")
 
     def run(
         self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], seconds: float, timeout: float
@@ -96,23 +117,26 @@ class MoonGen:
         session = self._session(program)
         unique = os.urandom(6).hex()
         remote = {key: server.state_file(f"{session.name}-{unique}.{key}") for key in fetch}
-        filled = [remote.get(argument[1:-1], argument) if argument.startswith("{") else argument for argument in arguments]
-        session.stop(signal.SIGINT, _STOP_GRACE)  # what a killed run may have left
-        try:
-            session.start(self.command(program, filled), sudo=True)
-            code = session.wait(timeout, quiet=seconds)
+        places = {f"{{{key}}}": path for key, path in remote.items()}
+        filled = [places.get(argument, argument) for argument in arguments]
+        command = self.command(program, filled)
+        with server.journal.scope():
+            for path in remote.values():
+                server.note("file", path=path)
+            session.stop()  # what a run without a journal may have left
+            session.start(command, sudo=True)
+            try:
+                code = session.wait(timeout, quiet=seconds)
+            except WaitTimeout as error:
+                raise TrafficError(f"{error}:\n{session.tail()}") from None
+            except SessionError as error:
+                raise TrafficError(str(error)) from None
             for key, path in remote.items():
                 if server.run(["test", "-e", path], check=False).code == 0:
                     server.transport.get(path, fetch[key])
                 elif code == 0:
                     raise TrafficError(f"{server.name}: {program} ended in order, but wrote no {key} file")
-            return ProgramEnd(code, session.output())
-        except WaitTimeout as error:
-            raise TrafficError(f"{error}:\n{session.tail()}") from None
-        finally:
-            session.stop(signal.SIGINT, _STOP_GRACE)
-            if remote:
-                server.run(["rm", "-f", "--", *remote.values()], sudo=True)
+            return ProgramEnd(code, session.output(), session.duration() or 0.0, session.clock_jump())
 
     def start(self, program: str, arguments: Sequence[str], ready: str, timeout: float) -> None:
         """Start a program that runs until :meth:`stop`; returns when it has printed ``ready``.
@@ -121,6 +145,7 @@ class MoonGen:
             TrafficError: it ended, or does not get ready within ``timeout`` seconds; then it does not run.
         """
         session = self._session(program)
+        session.stop()  # what a run without a journal may have left
         session.start(self.command(program, arguments), sudo=True)
         try:
             session.wait_for_output(ready, timeout)
@@ -130,7 +155,17 @@ class MoonGen:
 
     def stop(self, program: str) -> None:
         """End a program in order; nothing if it does not run."""
-        self._session(program).stop(signal.SIGINT, _STOP_GRACE)
+        self._session(program).stop()
+
+    def check(self, program: str) -> None:
+        """Raises TrafficError when a program that was started has ended or hangs; with the tail of its output."""
+        session = self._session(program)
+        state = session.state()
+        if state in (None, "T"):
+            code = session.exit_code()
+            how = "is stopped" if state else f"ended with exit code {code}" if code is not None else "was ended"
+            raise TrafficError(f"{self._server.name}: {program} {how}:\n{session.tail()}")
 
     def _session(self, program: str) -> Session:
-        return self._server.session(posixpath.splitext(program)[0])
+        # The statistics come 200 ms after the signal.
+        return self._server.session(posixpath.splitext(program)[0], signal.SIGINT)

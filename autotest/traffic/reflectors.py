@@ -32,6 +32,7 @@ class ReflectorKind:
         needs_programs: whether the MoonGen programs must be on the DuT.
         up: starts reflecting on an interface of the server; returns when it does.
         down: stops that; nothing if it does not reflect.
+        check: raises TrafficError when it does not reflect any more; with what it wrote last.
     """
 
     name: str
@@ -40,16 +41,14 @@ class ReflectorKind:
     needs_programs: bool
     up: Callable[[Server, str], None]
     down: Callable[[Server, str], None]
+    check: Callable[[Server, str], None]
 
     @contextmanager
     def running(self, server: Server, iface: str) -> Iterator[None]:
-        """The reflector, as long as the context lasts; one that a killed run left is replaced."""
-        self.down(server, iface)
-        try:
+        """The reflector, as long as the context lasts."""
+        with server.journal.scope():
             self.up(server, iface)
             yield
-        finally:
-            self.down(server, iface)
 
 
 def _moongen_up(server: Server, iface: str) -> None:
@@ -61,6 +60,10 @@ def _moongen_up(server: Server, iface: str) -> None:
 
 def _moongen_down(server: Server, iface: str) -> None:
     MoonGen(server, iface).stop(_PROGRAM)
+
+
+def _moongen_check(server: Server, iface: str) -> None:
+    MoonGen(server, iface).check(_PROGRAM)
 
 
 def _xdp_up(server: Server, iface: str) -> None:
@@ -80,7 +83,7 @@ def _load_xdp(server: Server, iface: str, path: str) -> str:
     errors = []
     for mode in ("xdpgeneric",) if is_veth else ("xdpdrv", "xdpgeneric"):
         try:
-            server.run(["ip", "link", "set", "dev", iface, mode, "obj", path, "sec", _XDP_SECTION], sudo=True)
+            server.links.attach_xdp(iface, mode, path, _XDP_SECTION)
             return mode
         except CommandError as error:
             errors.append(error.stderr.strip())
@@ -90,18 +93,21 @@ def _load_xdp(server: Server, iface: str, path: str) -> str:
 
 
 def _xdp_down(server: Server, iface: str) -> None:
-    """Take any XDP program off the interface; nothing if there is none, or no such interface."""
-    link = server.links.show(iface)
-    attached = link.get("xdp", {}).get("attached", []) if link else []
-    for program in attached or ([link["xdp"]] if link and "xdp" in link else []):
-        mode = {1: "xdpdrv", 2: "xdpgeneric", 3: "xdpoffload"}[program["mode"]]
-        server.run(["ip", "link", "set", "dev", iface, mode, "off"], sudo=True)
+    for mode in ("xdpdrv", "xdpgeneric"):
+        server.links.detach_xdp(iface, mode)
+
+
+def _xdp_check(server: Server, iface: str) -> None:
+    if not server.links.has_xdp(iface):
+        raise TrafficError(f"{server.name}: the XDP reflector is gone from {iface}")
 
 
 REFLECTOR_KINDS = {
     kind.name: kind
     for kind in (
-        ReflectorKind("moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down),
-        ReflectorKind("xdp", ("test_iface", "test_iface_mac", "xdp_reflector_dir"), False, False, _xdp_up, _xdp_down),
+        ReflectorKind("moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down, _moongen_check),
+        ReflectorKind(
+            "xdp", ("test_iface", "test_iface_mac", "xdp_reflector_dir"), False, False, _xdp_up, _xdp_down, _xdp_check
+        ),
     )
 }

@@ -1,7 +1,11 @@
-"""Any text is either a configuration or a ConfigError that says where; nothing else ever comes out."""
+"""Any text is either a configuration or a ConfigError that says where; nothing else ever comes out, and nothing is done."""
 
 from __future__ import annotations
 
+import logging
+import re
+import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,62 +13,307 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotest.config.testbed import GuestConfig, HostConfig, load_testbed
+from autotest.config import lines
+from autotest.config.testbed import GuestConfig, HostConfig, LabConfig, Testbed, load_testbed
 from autotest.config.tests import load_sections
 from autotest.errors import ConfigError
 from autotest.measurements.load_latency import KIND
+from autotest.plan.parameters import Section
 
-KEYS = [*HostConfig.__dataclass_fields__, *GuestConfig.__dataclass_fields__]
-KEYS += [parameter.key for parameter in KIND.parameters] + [setting.name for setting in KIND.settings]
+pytestmark = pytest.mark.filterwarnings("error")
 
-value = st.one_of(
-    st.text(max_size=20),
-    st.sampled_from(["${", "${a}", "${host:fqdn}", "${a:b:c}", "$", "$$", "${fqdn}", "%(a)s", "\0", "-", "a:b,c:",
-                     "1" * 5000, "1e9", "nan", "inf", "::1/64", "٣", "🙂", "~x/y", "/" * 300]),
-    st.integers().map(str),
-)  # fmt: skip
+REPOSITORY = Path(__file__).resolve().parents[2]
+TESTBEDS = [REPOSITORY / "autotest.conf", REPOSITORY / "configs/lab-ssh.conf", REPOSITORY / "configs/real-testbed.conf"]
+TESTS = [REPOSITORY / "tests.conf", REPOSITORY / "configs/tests-virtio.conf"]
+
+SECTIONS = ["host", "guest", "loadgen", "local", "common", "lab", "load-latency", "DEFAULT"]
+LINKS = ["test_iface", "admin_bridge", "admin_tap", "test_bridge", "test_tap", "test_macvtap"]
+PATHS = ["moongen_dir", "root_disk_file", "outputdir", "ssh_config", "xdp_reflector_dir", "moonprogs_dir"]
+KEYS = [*HostConfig.__dataclass_fields__, *GuestConfig.__dataclass_fields__, *LabConfig.__dataclass_fields__]
+KEYS += [parameter.key for parameter in KIND.parameters] + [setting.name for setting in KIND.settings] + ["size", "username"]
+
+HOSTILE = [
+    # references: broken, missing, to themselves, in a circle, to everything
+    "${", "${}", "${:}", "${a}", "${host:fqdn}", "${guest:fqdn}", "${a:b:c}", "$", "$$", "$$${fqdn}", "${fqdn}", "${memory}",
+    "${DEFAULT:username}", "${projectDirectory}/x", "${common:lab_dir}", "%(fqdn)s", "%", "%d", "%h", "${${a}}", "${a\n b}",
+    # what a shell, ssh, tmux, QEMU or the kernel would take for more than a name
+    "$(reboot)", "`reboot`", "; reboot", "a;reboot", "a|b", "a&b", "'", '"', "\\", "a'b", "-", "-rf", "--help", "-oProxyCommand=x",
+    "a b", "a\tb", "a\n  b", "a\n\n  b", "~", "~/x", "~nobody-has-this/x", "~root/x", "..", ".", "/", "//", "a/b", "../../x",
+    "/proc/x", "/dev/null/x", "x,if=none", "a,b", "a:b,c:", "a:/b,a:/c", "a:-b", "tap%d", "#", ";", "a #b", "[x]", "*", "?", "!",
+    "eth0", "tap0", "br0", "a" * 15, "a" * 16, "ü" * 8, "ü", "a\u00a0b", "a\u2028b", "a\x85b", "\0", "a\0b", "\x1b[2J", "\x7f", "\u202e",
+    # numbers and the like
+    "0", "1", "2", "64", "-1", "+5", "007", "1_0", "1e9", "1.5", ".5", "5.", "0x10", "nan", "inf", "-inf", "٣", "１２", "²",
+    "9" * 20, "1" * 5000, "-" + "9" * 4400, "0.1" + "0" * 400, "yes", "no", "ON", "true", "None", "null",
+    # lists
+    "", ",", ", ,", "a,,b", "1,1", "1, 2,\n 3", "host", "pcvm", "microvm, host", "bridge, macvtap", "xdp", "moongen", "q:, q:/x",
+    # addresses
+    "52:54:00:fa:00:60", "53:54:00:fa:00:60", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "0000:51:00.0", "51:ff.0", "::1/64",
+    "10.0.0.1/24", "10.0.0.1/33", "10.0.0.1/-1", "224.0.0.1/4", "fe80::1%a;b/64", "localhost", "root@host", "@", "a@", "[::1]:22",
+    "/" * 300, "a" * 300, "/run/x", "/run/../etc", "/etc", "🙂",
+]  # fmt: skip
+
+hostile = st.sampled_from(HOSTILE)
+value = st.one_of(hostile, hostile, st.tuples(hostile, hostile).map("".join), st.text(max_size=12))
 line = st.one_of(
     st.builds("{} = {}".format, st.sampled_from(KEYS), value),
-    st.builds("[{}]".format, st.one_of(st.sampled_from(["host", "guest", "loadgen", "common", "lab"]), st.text(max_size=5))),
-    st.text(max_size=30),
+    st.builds("{}: {}".format, st.sampled_from(KEYS), value),
+    st.sampled_from(SECTIONS).map("[{}]".format),
+    st.builds("  {}".format, value),
+    hostile,
 )
-document = st.one_of(st.text(max_size=200), st.lists(line, max_size=25).map("\n".join))
+# A file that is whole but for what follows: so that the last checks are reached, too.
+WHOLE = [
+    "", "[host]\nfqdn = a\n[guest]\nfqdn = b\n[loadgen]\nfqdn = c\n",
+    "[t]\nmachines = pcvm\ninterfaces = bridge\nreflectors = xdp\nrates = 1\nsizes = 60\nruntimes = 1\noutputdir = o\n",
+]  # fmt: skip
+structured = st.builds("{}{}".format, st.sampled_from(WHOLE), st.lists(line, max_size=20).map("\n".join))
+
+# Every key with a value that is right.
+SERVER = {
+    "fqdn": "{}.example", "netns": "n", "ssh_config": "/s", "ssh_as_root": "no", "test_iface": "nic", "test_iface_addr": "51:00.0",
+    "test_iface_driv": "ice", "test_iface_dpdk_driv": "vfio-pci", "test_iface_ip_net": "10.2.0.1/24", "moongen_dir": "/m",
+    "moonprogs_dir": "/p", "xdp_reflector_dir": "/x", "tmux_socket": "t-{}",
+}  # fmt: skip
+FULL: dict[str, dict[str, str]] = {
+    name: {key: text.format(name) for key, text in SERVER.items()} for name in ("host", "guest", "loadgen")
+}
+FULL["host"] |= {
+    "netns": "hn", "test_iface_mac": "52:54:00:00:00:01", "admin_bridge": "ab", "admin_bridge_ip_net": "10.1.0.1/24", "admin_tap": "at",
+    "test_bridge": "tb", "test_bridge_ip_net": "10.3.0.1/24", "test_tap": "tt", "test_macvtap": "tm", "test_iface_vfio_driv": "v",
+    "qemu_path": "/q", "accelerator": "auto", "vmux_path": "/v", "vmux_qemu_path": "/v", "vmux_socket_path": "/v",
+    "root_disk_file": "/d", "root_disk_snapshot": "yes", "fsdevs": "home:/home, nix:/nix",
+}  # fmt: skip
+FULL["guest"] |= {
+    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "512", "admin_iface_mac": "52:54:00:00:00:03", "cpu_model": "max",
+    "kernel": "/k", "initrd": "/i", "kernel_args": "quiet a=b", "boot_timeout": "9",
+}  # fmt: skip
+FULL["loadgen"] |= {"netns": "ln", "test_iface_mac": "52:54:00:00:00:04"}
+FULL["local"] = {"moonprogs_dir": "p"}
+FULL["lab"] = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_address": "10.1.0.2/24", "sshd": "no"}
+FULL["load-latency"] = {
+    "machines": "pcvm, host", "interfaces": "bridge, pnic", "qemus": "a:, b:/b", "vhosts": "no", "ioregionfds": "no",
+    "reflectors": "xdp", "rates": "1, 2", "sizes": "60", "runtimes": "1", "repetitions": "2", "warmup": "0.5", "cooldown": "true",
+    "accumulate": "yes", "outputdir": "o",
+}  # fmt: skip
+PLACES = [(section, key) for section, keys in FULL.items() for key in keys]
 
 
-def load_as_testbed(file: Path) -> object:
-    return load_testbed(file, file.parent)
+@st.composite
+def full(draw: st.DrawFn) -> str:
+    """A testbed, or tests, that would be right but for the values of a few keys."""
+    changed = draw(st.dictionaries(st.sampled_from(PLACES), value, min_size=1, max_size=4))
+    tests = draw(st.booleans())
+    rows = []
+    for section, keys in FULL.items():
+        if (section == "load-latency") == tests:
+            rows.append(f"[{section}]")
+            rows += [f"{key} = {changed.get((section, key), text)}" for key, text in keys.items()]
+    return "\n".join(rows)
 
 
-def load_as_tests(file: Path) -> object:
-    return load_sections(file, file.parent, KIND.parameters, KIND.settings)
+MARKS = "[]=:#;$(){}%'\"`\\|&<> \n\r\t\0\v\f\x1b\x1c\x85\u00a0\u2028\ufeff\ud800a0-_.,@/é٣🙂"
 
 
-@pytest.mark.parametrize("load", [load_as_testbed, load_as_tests])
-def test_any_text_gives_a_configuration_or_a_config_error(
-    load: Callable[[Path], object], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@st.composite
+def mutated(draw: st.DrawFn, originals: list[str]) -> str:
+    """A real file with a few changes such as hands and editors make, and worse ones."""
+    text = draw(st.sampled_from(originals))
+    number = st.integers(0, 1 << 16)
+    for change, where, other, what in draw(st.lists(st.tuples(st.integers(0, 5), number, number, value), min_size=1, max_size=6)):
+        rows = text.split("\n")
+        row, second = where % len(rows), other % len(rows)
+        at = where % (len(text) + 1)
+        if change == 0:
+            text = text[:at] + text[at + 1 + other % 3 :]
+        elif change == 1:
+            text = text[:at] + what + text[at:]
+        elif change == 2:
+            rows[row], rows[second] = rows[second], rows[row]
+            text = "\n".join(rows)
+        elif change == 3:
+            text = "\n".join([*rows[:row], rows[second], *rows[row:]])
+        elif change == 4:
+            text = "\n".join([*rows[:row], *rows[row + 1 :]])
+        else:  # only lines that have a value
+            having = [index for index, content in enumerate(rows) if re.match(r"\w+ =", content)]
+            if having:
+                index = having[where % len(having)]
+                rows[index] = f"{rows[index].partition('=')[0]}= {what}"
+                text = "\n".join(rows)
+    return text
+
+
+def as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+# -- what must be true of all that comes out ---------------------------------------------------------------
+
+
+def assert_is_clear(error: ConfigError, file: Path) -> None:
+    assert error.problems
+    assert len(set(error.problems)) == len(error.problems)
+    for problem in error.problems:
+        assert problem.file == file
+        for name in (problem.section, problem.key):
+            assert name is None or (name.isprintable() and 0 < len(name) <= lines.LONGEST_NAME)
+        # One line that a terminal shows as it is, of a length that somebody reads.
+        assert problem.message and problem.message.isprintable() and len(problem.message) < 600
+        assert problem.message == problem.message.strip()
+
+
+def assert_is_harmless(testbed: Testbed) -> None:
+    """Written without the loader's own rules: what a shell, ssh, tmux, QEMU or the kernel get to see is a name."""
+    for section in ("host", "guest", "loadgen"):
+        server = getattr(testbed, section)
+        assert re.fullmatch(r"[^\s'\"`$;&<>|(){}*?!#~-][^\s'\"`$;&<>|(){}*?!#~]*", server.fqdn)
+        for key in ("netns", "test_iface_driv", "test_iface_dpdk_driv"):
+            name = getattr(server, key)
+            assert name is None or (shlex.quote(name) == name and "/" not in name and name[0] not in "-.")
+        socket = server.tmux_socket
+        assert shlex.quote(socket) == socket and ":" not in socket and ".." not in socket.split("/")
+        assert socket.startswith("/") or "/" not in socket
+    names = [name for key in LINKS if (name := getattr(testbed.host, key)) is not None]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"(?!\.\.?$)[^-\s/:%,][^\s/:%,]{0,14}", name, re.ASCII) for name in names)
+    macs = [testbed.host.test_iface_mac, testbed.guest.test_iface_mac, testbed.guest.admin_iface_mac]
+    assert all(int(mac[:2], 16) % 2 == 0 for mac in macs if mac)
+    for config in (testbed.host, testbed.guest, testbed.loadgen, testbed.local, testbed.lab):
+        for text in vars(config).values() if config else ():
+            assert not isinstance(text, str) or (text.isprintable() and not text.startswith("-") or text == config.kernel_args)
+    for tag, folder in testbed.host.fsdevs:
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,30}", tag) and not folder.startswith("-")
+    if testbed.lab:
+        assert shlex.quote(testbed.lab.directory) == testbed.lab.directory and ".." not in testbed.lab.directory
+        assert testbed.lab.directory.startswith(("/run/", "/tmp/", "/var/tmp/"))
+        assert testbed.lab.host_netns != testbed.lab.loadgen_netns
+
+
+def assert_is_whole(sections: list[Section]) -> None:
+    assert sections
+    for section in sections:
+        assert set(section.lists) == {parameter.name for parameter in KIND.parameters}
+        assert all(values and len(set(values)) == len(values) for values in section.lists.values())
+        assert all(re.fullmatch(r"[A-Za-z0-9][\w.+=@,:~-]*", name) for name, _ in section.lists["qemu"])
+        assert all(path.isprintable() and not path.startswith("-") for _, path in section.lists["qemu"])
+        assert all(1 <= number for key in ("rate", "size", "runtime") for number in section.lists[key])
+        assert all(0 <= section.settings[key] <= 3600 for key in ("warmup", "cooldown"))
+        assert str(section.settings["outputdir"]).isprintable()
+
+
+@pytest.fixture
+def load(watch, tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], None]:  # type: ignore[no-untyped-def]
+    """Loads a file's content as a testbed and as tests, and checks whatever comes out."""
     file = tmp_path_factory.mktemp("fuzz") / "file.conf"
 
-    @settings(max_examples=300, deadline=None, database=None)
-    @given(document)
-    def check(content: str) -> None:
-        file.write_bytes(content.encode("utf-8", "surrogatepass"))
-        try:
-            load(file)
-        except ConfigError as error:
-            assert error.problems and all(problem.file == file for problem in error.problems)
-
-    check()
-
-
-def test_any_bytes_give_a_config_error_or_a_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    file = tmp_path_factory.mktemp("fuzz") / "file.conf"
-
-    @settings(max_examples=100, deadline=None, database=None)
-    @given(st.binary(max_size=100))
-    def check(content: bytes) -> None:
+    def load(content: bytes) -> None:
         file.write_bytes(content)
-        with pytest.raises(ConfigError):
-            load_as_testbed(file)
+        with watch.nothing_happens():
+            try:
+                assert_is_harmless(load_testbed(file, REPOSITORY))
+            except ConfigError as error:
+                assert_is_clear(error, file)
+            try:
+                assert_is_whole(load_sections(file, REPOSITORY, KIND.parameters, KIND.settings))
+            except ConfigError as error:
+                assert_is_clear(error, file)
 
-    check()
+    load(b"[hots]\nx = y\n")  # imports what is imported late
+    return load
+
+
+def fuzz(strategy: st.SearchStrategy, examples: int, check: Callable) -> None:  # type: ignore[type-arg]
+    settings(max_examples=examples, deadline=None, database=None)(given(strategy)(check))()
+
+
+# -- 10 000 files ------------------------------------------------------------------------------------------
+
+
+def test_any_text(load: Callable[[bytes], None]) -> None:
+    fuzz(st.one_of(st.text(max_size=100), st.text(MARKS, max_size=60)).map(as_bytes), 2000, load)
+
+
+def test_any_bytes(load: Callable[[bytes], None]) -> None:
+    broken = st.tuples(st.sampled_from([b"\xef\xbb\xbf", b"\xff\xfe", b"[host]\n", b"a=b\r\n", b""]), st.binary(max_size=60))
+    fuzz(broken.map(b"".join), 1000, load)
+
+
+def test_known_sections_and_keys_with_hostile_values(load: Callable[[bytes], None]) -> None:
+    fuzz(structured.map(as_bytes), 1500, load)
+
+
+def test_whole_files_with_hostile_values(load: Callable[[bytes], None]) -> None:
+    fuzz(full().map(as_bytes), 2500, load)
+
+
+@pytest.mark.parametrize("files", [TESTBEDS, TESTS], ids=["testbeds", "tests"])
+def test_the_real_files_with_mistakes_in_them(load: Callable[[bytes], None], files: list[Path]) -> None:
+    fuzz(mutated([file.read_text() for file in files]).map(as_bytes), 2000, load)
+
+
+def test_very_long_lines_and_very_many(load: Callable[[bytes], None]) -> None:
+    """Sizes at which anything that grows with the square of them would take minutes."""
+    piece = st.sampled_from(["a", " ", "\t", "a = b\n", "[a]\n", "=", "a,", "${", "${a}", "#", "\n", "  x\n", "$$", "\u00e9", "a = ${b}\n"])
+    start = st.sampled_from(["", "[t]\nrates = ", "[host]\nfqdn = ", "[host]\nb = x\na = ", "[common]\n"])
+    times = st.sampled_from([5_000, 50_000, 600_000])
+    huge = st.builds(lambda start, piece, times: start + piece * times, start, piece, times)
+    fuzz(huge.map(as_bytes), 60, load)
+
+
+# -- from the command line ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_logging() -> object:
+    """The command line changes how this process logs and what ends it: put back."""
+    root, package = logging.getLogger(), logging.getLogger("autotest")
+    handlers, levels = root.handlers[:], (root.level, package.level)
+    handled = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    package.setLevel(levels[1])
+    for number, handler in handled.items():
+        signal.signal(number, handler)
+
+
+def test_a_dry_run_of_any_files_shows_the_tree_or_the_problems(  # type: ignore[no-untyped-def]
+    watch, own_logging: object, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from autotest.cli import main
+
+    folder = tmp_path_factory.mktemp("fuzz")
+    testbed, tests = folder / "autotest.conf", folder / "tests.conf"
+    arguments = ["-c", str(testbed), "test-load-lat-file", "--dry-run", str(tests)]
+    codes = set()
+
+    def run(testbed_text: str, tests_text: str) -> None:
+        testbed.write_bytes(as_bytes(testbed_text))
+        tests.write_bytes(as_bytes(tests_text))
+        with watch.nothing_happens(writable=folder):
+            code = main(arguments)
+        output = capsys.readouterr()
+        codes.add(code)
+        assert "Traceback" not in output.err and "Error(" not in output.err
+        if code == 0:
+            assert re.search(r"^all: \d+ trials, \d+ done, \d+ to do$", output.out, re.MULTILINE)
+        else:
+            assert code == 2 and output.out == ""
+            shown = [row for row in output.err.splitlines() if str(testbed) in row or str(tests) in row]
+            assert shown and all(len(row) < 1000 for row in shown)
+        assert sorted(path.name for path in folder.iterdir()) == ["autotest.conf", "tests.conf"]
+
+    programs = f"moonprogs_dir = {REPOSITORY}/moonprogs\n"
+    testbed_texts = [re.sub(r"moonprogs_dir = (\.\./)?moonprogs\n", programs, file.read_text()) for file in TESTBEDS]
+    tests_texts = [file.read_text() for file in TESTS]
+    run(testbed_texts[0], tests_texts[0])
+    assert codes == {0}
+    run("[hots]", "[x]\nx = y")
+    one_of_the_two = st.one_of(
+        st.tuples(mutated(testbed_texts), st.just(tests_texts[0])),
+        st.tuples(st.just(testbed_texts[0]), mutated(tests_texts)),
+        st.tuples(mutated(testbed_texts), structured),
+        st.tuples(st.text(MARKS, max_size=30), st.text(MARKS, max_size=30)),
+    )
+    fuzz(one_of_the_two, 300, lambda texts: run(*texts))
+    assert codes == {0, 2}

@@ -135,7 +135,7 @@ def test_a_file_that_is_no_configuration_is_one_problem_that_names_it(tmp_path: 
         (minimal(host="root_disk_snapshot = perhaps"), "host", "root_disk_snapshot", "neither yes nor no"),
         (minimal(host="accelerator = kwm"), "host", "accelerator", "did you mean 'kvm'"),
         (minimal(host="test_iface_mac = 52:54:00:fa:00"), "host", "test_iface_mac", "six pairs"),
-        (minimal(host="test_iface_mac = 53:54:00:fa:00:60"), "host", "test_iface_mac", "group address"),
+        (minimal(host="test_iface_mac = 53:54:00:fa:00:60"), "host", "test_iface_mac", "multicast"),
         (minimal(host="test_iface_mac = 00:00:00:00:00:00"), "host", "test_iface_mac", "no usable"),
         (minimal(host="test_iface = abcdefghijklmnop"), "host", "test_iface", "at most 15"),
         (minimal(host="test_iface = a/b"), "host", "test_iface", "not an interface name"),
@@ -147,7 +147,7 @@ def test_a_file_that_is_no_configuration_is_one_problem_that_names_it(tmp_path: 
         (minimal(host="fsdevs = home:/a,home:/b"), "host", "fsdevs", "twice"),
         (minimal(guest="initrd = /i"), "guest", "kernel", "initrd needs it"),
         (minimal(host="test_iface = ${common:nope}"), "host", "test_iface", "nope"),
-        (minimal(host="test_iface = ${test_iface}"), "host", "test_iface", "recursi"),
+        (minimal(host="test_iface = ${test_iface}"), "host", "test_iface", "refers to itself"),
         (minimal(host="test_iface = a\ntest_iface = b"), "host", "test_iface", "already exists"),
         (minimal() + "[host]\nfqdn = x", "host", None, "already exists"),
         ("nic = ${common:nope}\n" + minimal(), None, "nic", "nope"),
@@ -179,8 +179,9 @@ def test_all_mistakes_are_found_at_once(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_no_ini_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
-    (problem,) = problems_of(tmp_path, "site = x\n[host]\nfqdn = a\nrubbish\n")
-    assert "4" in problem.message
+    problem, *others = problems_of(tmp_path, "site = x\n[host]\nfqdn = a\nrubbish\n")
+    assert problem.message.startswith("line 4: ") and "'rubbish'" in problem.message
+    assert [other.message for other in others] == ["section is missing"] * 2
 
 
 def test_missing_names_file_section_key_and_what_needs_it(tmp_path: Path) -> None:

@@ -111,9 +111,11 @@ def test_a_tun_is_no_tap(links: Links, netns: str) -> None:
 
 
 def test_a_macvtap_has_the_mac_of_its_guest_and_a_device(links: Links) -> None:
-    for mac in (MAC, "52:54:00:fa:00:61"):
-        links.add_macvtap("mvt", "nic", mac)
-        assert info(links, "mvt")["address"] == mac
+    for _ in range(2):
+        links.add_macvtap("mvt", "nic", MAC)
+        assert info(links, "mvt")["address"] == MAC
+    with pytest.raises(TestbedError, match="mvt has the address"):
+        links.add_macvtap("mvt", "nic", "52:54:00:fa:00:61")
     assert info(links, "mvt")["linkinfo"]["info_data"]["mode"] == "bridge"
     path, major, minor = links.macvtap_device("mvt")
     assert path == f"/dev/tap{info(links, 'mvt')['ifindex']}"
@@ -154,22 +156,57 @@ def test_carrier_is_waited_for_and_its_absence_has_a_deadline(
 # -- interface kinds ---------------------------------------------------------------------------------------
 
 
+def state(netns: str) -> dict[str, tuple[Any, ...]]:
+    """What of the links of a namespace must be as it was found."""
+    shown = json.loads(ip(netns, "-json", "-details", "address", "show"))
+    return {
+        link["ifname"]: (
+            "UP" in link["flags"],
+            link.get("master"),
+            # a bridge takes the address of one of its ports by itself
+            link.get("address") if link.get("linkinfo", {}).get("info_kind") != "bridge" else None,
+            link.get("mtu"),
+            [info["local"] for info in link["addr_info"] if info["family"] == "inet"],
+        )
+        for link in shown
+    }
+
+
+@pytest.mark.parametrize("was_up", [True, False])
 @pytest.mark.parametrize("guest", [True, False])
 @pytest.mark.parametrize("name", list(INTERFACE_KINDS))
-def test_each_kind_is_set_up_and_undone_twice_and_leaves_what_it_found(
-    links: Links, netns: str, testbed: Testbed, name: str, guest: bool
+def test_each_kind_is_set_up_twice_and_undone_to_what_it_was(
+    links: Links, netns: str, testbed: Testbed, name: str, guest: bool, was_up: bool
 ) -> None:
+    from autotest.servers.host import Host
+
     kind = INTERFACE_KINDS[name]
-    before = names(netns)
-    for _ in range(2):
-        kind.set_up(links, testbed, guest)
-    iface = kind.dut_iface(testbed.host)
-    assert iface and "UP" in info(links, iface)["flags"]
-    assert ("tap" in names(netns)) == (name == "bridge" and guest)
-    for _ in range(2):
-        kind.tear_down(links, testbed)
-    assert names(netns) == before
-    assert "master" not in info(links, "nic")
+    if was_up:
+        links.up("nic")
+    before = state(netns)
+    host = Host(testbed)
+    with host.test_network(kind, guest):
+        kind.set_up(host.links, testbed, guest)
+        iface = kind.dut_iface(testbed.host)
+        assert iface and "UP" in info(links, iface)["flags"]
+        assert ("tap" in names(netns)) == (name == "bridge" and guest)
+    assert state(netns) == before
+    assert not host.journal.standing
+
+
+def test_a_bridge_that_the_user_has_already_is_used_and_stays_as_it_was(netns: str, links: Links, testbed: Testbed) -> None:
+    from autotest.servers.host import Host
+
+    for bridge in ("br", "adm"):
+        ip(netns, "link", "add", "name", bridge, "type", "bridge")
+    ip(netns, "address", "add", "10.1.2.3/24", "dev", "adm")
+    ip(netns, "link", "set", "nic", "master", "br")
+    before = state(netns)
+    host = Host(testbed)
+    with host.admin_network(), host.test_network(INTERFACE_KINDS["bridge"], guest=True):
+        assert state(netns)["adm"][4] == ["10.1.2.3", "10.9.0.1"]
+        assert "tap" in names(netns)
+    assert state(netns) == before
 
 
 @pytest.mark.parametrize(("name", "link"), [("bridge", "br"), ("bridge", "tap"), ("macvtap", "mvt")])
@@ -195,21 +232,9 @@ def test_the_admin_network_goes_up_and_down_and_spares_foreign_links(netns: str,
         host.admin_network_up()
     assert not names(netns) & {"adm", "admtap"}
     ip(netns, "link", "add", "name", "adm", "type", "veth", "peer", "name", "minepeer")
-    with pytest.raises(TestbedError):
-        host.admin_network_up()
-    host.admin_network_down()
+    with pytest.raises(TestbedError), host.admin_network():
+        raise AssertionError("it was set up")
     assert "adm" in names(netns)
-
-
-def test_one_kind_makes_room_for_another(links: Links, netns: str, testbed: Testbed) -> None:
-    from autotest.servers.host import Host
-
-    host = Host(testbed)
-    host.networks_up(INTERFACE_KINDS["bridge"])
-    host.networks_up(INTERFACE_KINDS["macvtap"])
-    assert "mvt" in names(netns) and "br" not in names(netns)
-    host.networks_down()
-    assert not names(netns) & {"mvt", "br", "tap", "adm", "admtap"}
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def make_session(request: pytest.FixtureRequest, tmux_socket: str, tmp_path: Pat
     if request.param == "ssh":
         transport = request.getfixturevalue("shared_ssh")
 
-    def make(name: str = "guest") -> Session:
-        return Session(transport, tmux_socket, name, str(tmp_path))
+    def make(name: str = "guest", **how: object) -> Session:
+        return Session(transport, tmux_socket, name, str(tmp_path), **how)  # type: ignore[arg-type]
 
     return make
 
@@ -98,25 +98,91 @@ def test_output_is_complete_when_the_exit_code_is_there(make_session: MakeSessio
         assert session.output().endswith("\n20000\n")
 
 
-def test_stop_sends_the_signal_and_the_program_can_say_good_bye(make_session: MakeSession) -> None:
-    session = make_session()
-    session.start(["sh", "-c", "trap 'echo bye; exit 7' INT; echo ready; while :; do sleep 0.02; done"])
+def test_stop_sends_the_signal_and_the_program_can_say_good_bye(make_session: MakeSession, tmp_path: Path) -> None:
+    session = make_session(end_signal=signal.SIGINT)
+    script = "trap 'echo bye >\"$0\"; exit 7' INT; echo ready; while :; do sleep 0.02; done"
+    session.start(["sh", "-c", script, str(tmp_path / "said")])
     session.wait_for_output("ready", 5)
-    session.stop(signal.SIGINT)
-    assert session.output() == "ready\nbye\n" and session.exit_code() == 7
+    assert session.stop() is True
+    assert (tmp_path / "said").read_text() == "bye\n"
     assert not session.exists()
 
 
-def test_a_program_that_ignores_the_signal_is_killed_after_its_grace(make_session: MakeSession) -> None:
+def test_a_session_that_was_stopped_leaves_no_file(make_session: MakeSession, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
     session = make_session()
+    session.start(["sleep", "60"])
+    assert session.stop() is True
+    assert session.stop() is False
+    assert {path for path in tmp_path.iterdir() if path.name.startswith("guest")} <= before
+
+
+def test_an_end_by_the_tmux_server_is_noticed_and_says_so(make_session: MakeSession, tmux_socket: str) -> None:
+    session = make_session()
+    session.start(["sh", "-c", "echo working; exec sleep 60"])
+    session.wait_for_output("working", 5)
+    subprocess.run(["tmux", "-S", tmux_socket, "kill-server"], check=True)
+    start = time.monotonic()
+    with pytest.raises(SessionError, match="(?s)guest is gone and left no exit code.*tmux.*working"):
+        session.wait(30)
+    assert time.monotonic() - start < 5
+
+
+def test_a_program_that_outlives_its_tmux_server_is_known_and_ended(make_session: MakeSession, tmux_socket: str) -> None:
+    session = make_session()
+    session.start(["sh", "-c", "trap '' HUP; echo ready; while :; do sleep 0.02; done"])
+    session.wait_for_output("ready", 5)
+    pid = session.pid()
+    subprocess.run(["tmux", "-S", tmux_socket, "kill-server"], check=True)
+    assert session.is_running() and pid and alive(pid)
+    assert session.stop() is True
+    assert not alive(pid) and not session.is_running()
+
+
+def test_a_stopped_program_is_told_apart_from_a_slow_one_and_ended(make_session: MakeSession) -> None:
+    session = make_session(grace=0.2)
+    session.start(["sh", "-c", "echo ready; exec sleep 60"])
+    session.wait_for_output("ready", 5)
+    pid = session.pid()
+    assert pid
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(WaitTimeout, match="did not end within 0.3 s: its process is stopped"):
+        session.wait(0.3)
+    session.stop()
+    assert not alive(pid)
+
+
+def test_the_process_of_somebody_else_that_got_the_same_id_is_left_alone(make_session: MakeSession, tmp_path: Path) -> None:
+    session = make_session()
+    with subprocess.Popen(["sleep", "60"]) as foreign:
+        (tmp_path / "guest.pid").write_text(f"{foreign.pid} 1\n")
+        assert session.state() is None and session.stop() is False
+        assert foreign.poll() is None
+        foreign.kill()
+
+
+def test_a_clock_that_is_set_meanwhile_is_noticed(make_session: MakeSession, tmp_path: Path) -> None:
+    session = make_session()
+    session.start(["sleep", "0.2"])
+    assert session.wait(5) == 0
+    jump, duration = session.clock_jump(), session.duration()
+    assert jump is not None and abs(jump) < 0.1 and duration and 0.1 < duration < 2
+    code, wall, *others = (tmp_path / "guest.exit").read_text().split()
+    (tmp_path / "guest.exit").write_text(" ".join([code, str(float(wall) - 3600), *others]))
+    jump = session.clock_jump()
+    assert jump is not None and abs(jump - 3600) < 0.2
+
+
+def test_a_program_that_ignores_the_signal_is_killed_after_its_grace(make_session: MakeSession) -> None:
+    session = make_session(end_signal=signal.SIGINT, grace=0.2)
     session.start(["sh", "-c", "trap '' INT TERM HUP; echo ready; while :; do sleep 0.02; done"])
     session.wait_for_output("ready", 5)
     pid = session.pid()
     assert pid
     start = time.monotonic()
-    session.stop(signal.SIGINT, grace=0.2)
-    assert 0.2 <= time.monotonic() - start < 2
-    assert session.exit_code() == 137 and not alive(pid) and not session.exists()
+    session.stop()
+    assert 0.2 <= time.monotonic() - start < 3
+    assert not alive(pid) and not session.exists()
 
 
 def test_stopping_twice_is_fine(make_session: MakeSession) -> None:

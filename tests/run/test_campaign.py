@@ -63,16 +63,16 @@ class Fake:
         )  # fmt: skip
 
 
-def section(outputdir: Path, name: str = "s", repetitions: int = 1, **lists: Any) -> Section:
-    return Section(name, LISTS | lists, {"outputdir": outputdir, "repetitions": repetitions})
+def section(outputdir: Path, name: str = "s", repetitions: int = 1, retries: int = 0, **lists: Any) -> Section:
+    return Section(name, LISTS | lists, {"outputdir": outputdir, "repetitions": repetitions, "retries": retries})
 
 
-def run(fake: Fake, *sections: Section, retries: int = 0) -> Any:
+def run(fake: Fake, *sections: Section) -> Any:
     campaign = Campaign(fake.kind(), sections)
     campaign.check(TESTBED)
     total, done = count(campaign.trials())
     with Servers(TESTBED) as servers:
-        return campaign.run(servers, total - done, retries)
+        return campaign.run(servers, total - done, pause=0)
 
 
 def test_every_trial_is_measured_once_and_nothing_the_next_time(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_repetitions_added_later_are_the_only_ones_measured(tmp_path: Path) -> N
 def test_a_trial_that_counts_for_nothing_is_measured_again_and_fails_the_run_if_it_stays(tmp_path: Path) -> None:
     fake = Fake()
     fake.outcomes = ["no-reflection", "valid"]
-    assert run(fake, section(tmp_path, rate=(10,)), retries=1).done == 2
+    assert run(fake, section(tmp_path, rate=(10,), retries=1)).done == 2
     fake.outcomes = ["no-reflection"] * 2 + [TrafficError("loadgen: hangs")] * 2
-    summary = run(fake, section(tmp_path, rate=(20,)), retries=1)
+    summary = run(fake, section(tmp_path, rate=(20,), retries=1))
     assert [failure.reason for failure in summary.failures] == ["no-reflection: bad", "loadgen: hangs"]
     assert summary.done == 0 and summary.failed == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
-from autotest.run.runner import Job, Runner, Summary
+from autotest.run.runner import Failure, Job, Runner, Summary
 from autotest.run.stages import Stage
 
 NAMES = ("a", "b", "c", "d")
@@ -26,9 +27,15 @@ class Recorder:
         self.fail_to_enter: dict[str, list[BaseException]] = {}
         self.fail_to_leave: dict[str, BaseException] = {}
         self.fail_to_measure: dict[str, list[BaseException]] = {}
+        self.broken: dict[str, list[BaseException]] = {}
+        self.recorded: list[Failure] = []
 
     def stages(self, *parameters: str) -> list[Stage[None]]:
-        return [Stage(parameter, parameter, self._stage(parameter)) for parameter in parameters]
+        return [Stage(each, each, self._stage(each), partial(self._check, each)) for each in parameters]
+
+    def _check(self, name: str, _: None, case: Case) -> None:
+        if errors := self.broken.get(name + "".join(map(str, case.values_))):
+            raise errors.pop()
 
     def _stage(self, name: str) -> Callable[[None, Case], object]:
         @contextmanager
@@ -47,7 +54,7 @@ class Recorder:
 
         return stage  # type: ignore[return-value]
 
-    def job(self, *values: object) -> Job:
+    def job(self, *values: object, retries: int = 0) -> Job:
         label = "".join(map(str, values))
 
         def measure() -> str:
@@ -57,11 +64,11 @@ class Recorder:
             self.events.append(label)
             return "figures"
 
-        return Job(Case(NAMES, values), label, measure)
+        return Job(Case(NAMES, values), label, measure, self.recorded.append, retries)
 
     def run(self, values: list[tuple[object, ...]], *parameters: str, retries: int = 0) -> Summary:
-        jobs = [self.job(*each) for each in values]
-        return Runner(self.stages(*parameters), None, retries).run(jobs, len(jobs))
+        jobs = [self.job(*each, retries=retries) for each in values]
+        return Runner(self.stages(*parameters), None, pause=0).run(jobs, len(jobs))
 
 
 @pytest.fixture
@@ -89,7 +96,7 @@ def test_a_stage_is_entered_as_often_as_there_are_distinct_prefixes(sizes: list[
 
 def test_two_stages_may_stand_at_the_same_parameter(recorder: Recorder) -> None:
     stages = [*recorder.stages("a"), Stage("b", "a", recorder.stages("b")[0].enter)]
-    Runner(stages, None).run([recorder.job(1, 1), recorder.job(1, 2)], 2)
+    Runner(stages, None, pause=0).run([recorder.job(1, 1), recorder.job(1, 2)], 2)
     assert recorder.events == "+a1 +b1 11 12 -b1 -a1".split()
 
 
@@ -135,11 +142,51 @@ def test_a_stage_that_fails_once_is_entered_again(recorder: Recorder) -> None:
     assert summary.done == 2 and not summary.failures
 
 
-def test_a_trial_that_fails_is_tried_again_on_a_new_set_up(recorder: Recorder) -> None:
+def test_where_nothing_is_found_broken_the_last_stage_is_made_anew_and_then_all(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [AutotestError("lost")] * 2
+    summary = recorder.run([(1, 1)], "a", "b", retries=2)
+    assert recorder.events == "+a1 +b11 ?11 -b11 +b11 ?11 -b11 -a1 +a1 +b11 11 -b11 -a1".split()
+    assert summary.done == 1 and not summary.failures and not recorder.recorded
+
+
+def test_the_set_up_is_rebuilt_from_the_stage_that_broke(recorder: Recorder) -> None:
+    recorder.fail_to_measure["111"] = [AutotestError("lost")]
+    recorder.broken["b11"] = [AutotestError("panic")]
+    recorder.run([(1, 1, 1)], "a", "b", "c", retries=1)
+    assert recorder.events == "+a1 +b11 +c111 ?111 -c111 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
+
+
+def test_the_reason_of_a_failure_is_what_is_found_broken(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [AutotestError("nothing came back")]
+    recorder.broken["a1"] = [AutotestError("panic")]
+    (failure,) = recorder.run([(1, 1)], "a", "b").failures
+    assert failure.reason == "a: panic\nseen as: nothing came back"
+    assert recorder.recorded == [failure]
+
+
+def test_a_bug_in_a_check_is_not_a_broken_testbed(recorder: Recorder) -> None:
     recorder.fail_to_measure["11"] = [AutotestError("lost")]
-    summary = recorder.run([(1, 1)], "a", "b", retries=1)
-    assert recorder.events == "+a1 +b11 ?11 -b11 -a1 +a1 +b11 11 -b11 -a1".split()
-    assert summary.done == 1 and not summary.failures
+    recorder.broken["a1"] = [ZeroDivisionError()]
+    with pytest.raises(ZeroDivisionError):
+        recorder.run([(1, 1)], "a", "b", retries=2)
+    assert recorder.events[-2:] == ["-b11", "-a1"]
+
+
+def test_a_set_up_whose_trials_fail_the_same_way_is_given_up_and_its_siblings_go_on(recorder: Recorder) -> None:
+    for number in range(1, 9):
+        recorder.fail_to_measure[f"1{number}"] = [AutotestError(f"QEMU ended after {number} s\nlog {number}")]
+    summary = recorder.run([*((1, number) for number in range(1, 9)), (2, 1)], "a")
+    assert [event for event in recorder.events if event.startswith("?")] == ["?11", "?12", "?13"]
+    assert summary.done == 1 and summary.failed == 8 and summary.failures[-1].trials == 5
+    assert "3 trials before failed the same way" in summary.failures[-1].reason
+    assert [failure.name for failure in recorder.recorded] == [failure.name for failure in summary.failures]
+
+
+def test_a_set_up_is_not_given_up_when_its_trials_fail_in_different_ways_or_not_all(recorder: Recorder) -> None:
+    for number, reason in enumerate(["x", "x", "y", "x", "x", "", "x", "x"], 1):
+        recorder.fail_to_measure[f"1{number}"] = [AutotestError(reason)] if reason else []
+    summary = recorder.run([(1, number) for number in range(1, 9)], "a")
+    assert summary.done == 1 and summary.failed == 7 and all(failure.trials == 1 for failure in summary.failures)
 
 
 def test_a_trial_that_keeps_failing_is_recorded_and_the_next_one_goes_on(recorder: Recorder) -> None:
@@ -180,6 +227,6 @@ def test_a_stage_whose_function_itself_raises_fails_as_a_stage(recorder: Recorde
         raise AutotestError("no way")
 
     stages = [*recorder.stages("a"), Stage("b", "b", broken)]  # type: ignore[arg-type]
-    summary = Runner(stages, None, 0).run([recorder.job(1, 1), recorder.job(1, 1)], 2)
+    summary = Runner(stages, None, pause=0).run([recorder.job(1, 1), recorder.job(1, 1)], 2)
     assert summary.failures[0].name.startswith("b (") and summary.failed == 2
     assert recorder.events == "+a1 -a1".split()

@@ -64,7 +64,6 @@ def test_a_guest_runs_on_its_interface_and_is_ended_in_order(host: Host, interfa
     with qmp.connect(host.transport, host.qmp_socket) as control:
         assert control.status() == "running"
     assert host.kill_guest() is True
-    assert host.guest_session.exit_code() == 0
     assert not Path(f"/proc/{pid}").exists() and not os.path.exists(host.qmp_socket)
     assert host.kill_guest() is False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from autotest.config.testbed import ServerConfig
 from autotest.errors import TestbedError, TrafficError
+from autotest.remote.wait import wait_for
 from autotest.servers.server import Server
 from autotest.traffic.moongen import MoonGen, dpdk_config
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
@@ -127,14 +129,32 @@ def test_a_program_is_started_when_it_says_that_it_is_ready_and_stopped_in_order
     make_server: MakeServer, tmp_path: Path
 ) -> None:
     server = make_server()
-    name = program(tmp_path, "trap 'echo totals; exit 0' INT; echo reflector ready; while :; do sleep 0.02; done")
+    name = program(tmp_path, f"trap 'echo >{tmp_path}/totals; exit 0' INT; echo reflector ready; while :; do sleep 0.02; done")
     moongen = MoonGen(server)
     moongen.start(name, [], "reflector ready", 5)
     assert server.session("load").exists()
+    moongen.check(name)
     moongen.stop(name)
     moongen.stop(name)
-    assert server.session("load").output().endswith("reflector ready\ntotals\n")
+    assert (tmp_path / "totals").exists()
     assert not server.session("load").exists()
+    with pytest.raises(TrafficError, match="was ended"):
+        moongen.check(name)
+
+
+@pytest.mark.parametrize(("number", "says"), [(signal.SIGKILL, "ended with exit code 137"), (signal.SIGSTOP, "is stopped")])
+def test_a_reflector_that_dies_or_hangs_is_found_with_its_last_words(
+    make_server: MakeServer, tmp_path: Path, number: signal.Signals, says: str
+) -> None:
+    server = make_server()
+    name = program(tmp_path, "echo reflector ready; exec sleep 60")
+    MoonGen(server).start(name, [], "reflector ready", 5)
+    session = server.session("load")
+    os.kill(session.pid() or 0, number)
+    wait_for(lambda: session.exit_code() or session.state() == "T", "the signal's effect", 5)
+    with pytest.raises(TrafficError, match=f"(?s)loadgen: load.lua {says}.*reflector ready"):
+        MoonGen(server).check(name)
+    MoonGen(server).stop(name)
 
 
 @pytest.mark.parametrize(
@@ -179,11 +199,16 @@ def test_the_reflector_is_on_the_interface_as_long_as_the_context_lasts(xdp_serv
     XDP.down(xdp_server, "nic")
 
 
-def test_a_reflector_that_a_killed_run_left_is_replaced(xdp_server: Server) -> None:
+def test_an_xdp_program_of_somebody_else_is_refused_and_stays(xdp_server: Server) -> None:
     XDP.up(xdp_server, "nic")
-    with XDP.running(xdp_server, "nic"):
-        assert attached(xdp_server)
-    assert not attached(xdp_server)
+    with pytest.raises(TestbedError, match="nic has an XDP program already, f "):
+        with XDP.running(xdp_server, "nic"):
+            raise AssertionError("it was replaced")
+    assert attached(xdp_server)
+    XDP.check(xdp_server, "nic")
+    XDP.down(xdp_server, "nic")
+    with pytest.raises(TrafficError, match="the XDP reflector is gone from nic"):
+        XDP.check(xdp_server, "nic")
 
 
 def test_no_interface_is_an_error_to_start_on_and_nothing_to_stop_on(xdp_server: Server) -> None:

@@ -1,0 +1,90 @@
+"""How each kind of change that the journal knows is undone. To undo what is undone already does no harm."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from autotest.errors import TestbedError
+from autotest.run.interruption import requested
+from autotest.run.journal import Change
+
+if TYPE_CHECKING:
+    from autotest.servers.server import Server
+
+
+def undo(server: Server, change: Change) -> str | None:
+    """Undo a change of that server; says what was done, None where nothing was left to do.
+
+    Raises:
+        TestbedError: the journal names a change that this autotest does not know.
+    """
+    if change.boot and change.boot != server.boot:
+        return None  # the machine was booted since: nothing of what is noted outlives that
+    if change.kind in _OF_ITS_NETWORK and not server.transport.has_network():
+        return None
+    undoing = _UNDOINGS.get(change.kind)
+    if undoing is None:
+        raise TestbedError(f"this autotest cannot undo a change of kind {change.kind!r}")
+    done = undoing(server, **change.details)
+    return f"{change}: {done}" if done else None
+
+
+def _said(done: bool, what: str) -> str:
+    return what if done else ""
+
+
+def _link(server: Server, name: str, type: str) -> str:
+    return _said(server.links.delete(name, type), "deleted")
+
+
+def _up(server: Server, name: str) -> str:
+    return _said(server.links.down(name), "taken down again")
+
+
+def _port(server: Server, bridge: str, name: str) -> str:
+    return _said(server.links.release_port(bridge, name), "released")
+
+
+def _address(server: Server, name: str, address: str) -> str:
+    return _said(server.links.remove_address(name, address), "removed")
+
+
+def _neighbour(server: Server, name: str, address: str) -> str:
+    return _said(server.links.remove_neighbour(name, address), "removed")
+
+
+def _xdp(server: Server, name: str, mode: str) -> str:
+    return _said(server.links.detach_xdp(name, mode), "detached")
+
+
+def _session(server: Server, name: str, **how: str) -> str:
+    end_signal = signal.Signals[how["signal"]]
+    return _said(server.session(name, end_signal, float(how["grace"])).stop(hurry=requested()), "ended")
+
+
+def _guest(server: Server, **_: str) -> str:
+    from autotest.servers.host import Host  # the one kind of server that has guests
+
+    assert isinstance(server, Host)
+    return _said(server.kill_guest(hurry=requested()), "ended")
+
+
+def _file(server: Server, path: str) -> str:
+    script = 'if [ -e "$1" ] || [ -L "$1" ]; then rm -f -- "$1" && echo removed; fi'
+    return server.transport.outside.run(["sh", "-c", script, "sh", path], sudo=True).stdout.strip()
+
+
+_UNDOINGS: dict[str, Callable[..., str]] = {
+    "link": _link,
+    "up": _up,
+    "port": _port,
+    "address": _address,
+    "neighbour": _neighbour,
+    "xdp": _xdp,
+    "session": _session,
+    "guest": _guest,
+    "file": _file,
+}
+_OF_ITS_NETWORK = ("link", "up", "port", "address", "neighbour", "xdp")
