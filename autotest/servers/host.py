@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import posixpath
 import re
 import shlex
 import time
