@@ -39,7 +39,7 @@ from autotest.remote.transport import (
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
 
-_GRACE = 5.0  # seconds that the far `timeout` command gets before the connection itself is given up
+_GRACE = 2.5  # seconds that the far `timeout` command gets before the connection itself is given up
 
 
 class SshTransport(Transport):
@@ -191,8 +191,13 @@ class SshTransport(Transport):
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
                 raise ConnectError(f"{self.name}: the connection was cut during {command[0]}: {error}") from None
-        if code is None or (code in TIMEOUT_CODES and time.monotonic() - start >= timeout):
+        if code in TIMEOUT_CODES and time.monotonic() - start >= timeout:
             raise self._timed_out(command, timeout, stderr)
+        if code is None:  # the far side should have ended it
+            self.close()
+            raise ConnectError(
+                f"{self.name}: no answer to {command[0]} within {timeout + _GRACE:g} s: the connection is cut"
+            )
         if code == -1:
             self.close()
             raise ConnectError(f"{self.name}: the connection was cut during {command_line(command)}")
@@ -261,9 +266,10 @@ class SshTransport(Transport):
     def _file_errors(self, path: str) -> Iterator[None]:
         try:
             yield
-        except (paramiko.SSHException, EOFError) as error:
+        except (paramiko.SSHException, EOFError, TimeoutError) as error:
             self.close()
-            raise ConnectError(f"{self.name}: the connection was cut while copying {path}: {error}") from None
+            reason = str(error) or type(error).__name__
+            raise ConnectError(f"{self.name}: the connection was cut while copying {path}: {reason}") from None
         except OSError as error:
             if error.errno is None:  # of SFTP's own errors; with a file's name the text would be lost
                 raise OSError(f"{self.name}:{path}: {error}") from None

@@ -14,18 +14,20 @@ from typing import Literal
 Direction = Literal["RX", "TX"]
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_FLOAT = r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|nan|inf)"
+# No counter is longer; Python refuses to read thousands of digits at all.
+_COUNT = r"[0-9]{1,19}"
+_FLOAT = r"[-+]?(?:[0-9]{1,30}(?:\.[0-9]{1,30})?|nan|inf)"
 _TOTAL = re.compile(
-    rf"\[Device: id=(?P<device>[0-9]+)\] (?P<direction>RX|TX): {_FLOAT} \(StdDev {_FLOAT}\) Mpps, "
+    rf"\[Device: id=(?P<device>{_COUNT})\] (?P<direction>RX|TX): {_FLOAT} \(StdDev {_FLOAT}\) Mpps, "
     rf"{_FLOAT} \(StdDev {_FLOAT}\) Mbit/s \({_FLOAT} Mbit/s with framing\), "
-    r"total (?P<packets>[0-9]+) packets with (?P<bytes>[0-9]+) bytes \(incl\. CRC\)"
+    rf"total (?P<packets>{_COUNT}) packets with (?P<bytes>{_COUNT}) bytes \(incl\. CRC\)"
 )
 _RATE = re.compile(
-    rf"\[Device: id=(?P<device>[0-9]+)\] (?P<direction>RX|TX): (?P<mpps>{_FLOAT}) Mpps, "
+    rf"\[Device: id=(?P<device>{_COUNT})\] (?P<direction>RX|TX): (?P<mpps>{_FLOAT}) Mpps, "
     rf"{_FLOAT} Mbit/s \({_FLOAT} Mbit/s with framing\)"
 )
 _SAMPLES = re.compile(
-    rf"Samples: (?P<count>[0-9]+), Average: (?P<average>{_FLOAT}) ns, StdDev: (?P<std>{_FLOAT}) ns, "
+    rf"Samples: (?P<count>{_COUNT}), Average: (?P<average>{_FLOAT}) ns, StdDev: (?P<std>{_FLOAT}) ns, "
     rf"Quartiles: (?P<q1>{_FLOAT})/(?P<q2>{_FLOAT})/(?P<q3>{_FLOAT}) ns"
 )
 _LEVEL = re.compile(r"\[(?P<level>INFO|WARN|ERROR|FATAL)\]\s+(?P<text>.*)")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from autotest.errors import AutotestError, ConnectError, TestbedError
+from autotest.run.interruption import requested
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class Journal:
         self._last = 0
         self._lines = 0
         self._file: int | None = None
+        self._unreachable: dict[str, ConnectError] = {}
 
     @property
     def standing(self) -> tuple[Change, ...]:
@@ -134,19 +136,20 @@ class Journal:
             UndoFailed: some could not be undone.
         """
         problems: list[tuple[Change, Exception]] = []
-        unreachable: dict[str, ConnectError] = {}
+        if not requested():
+            self._unreachable.clear()
         chosen = [change for change in self.standing if change.number > after]
         ending = {change.machine: change.number for change in reversed(chosen) if change.machine}
         for change in reversed(chosen):
             if change.number > ending.get(change.server, change.number):
                 continue
             try:
-                if change.server in unreachable:  # not waited for again
-                    raise unreachable[change.server]
+                if change.server in self._unreachable:  # not waited for again
+                    raise self._unreachable[change.server]
                 said = self._undo(change)
             except (AutotestError, OSError) as error:
                 if isinstance(error, ConnectError):
-                    unreachable[change.server] = error
+                    self._unreachable[change.server] = error
                 problems.append((change, error))
                 continue
             if said:

@@ -13,6 +13,8 @@ from autotest.run.journal import Change
 if TYPE_CHECKING:
     from autotest.servers.server import Server
 
+_HURRIED_TIMEOUT = 2.0  # seconds to reach a server when the process was asked to end
+
 
 def undo(server: Server, change: Change) -> str | None:
     """Undo a change of that server; says what was done, None where nothing was left to do.
@@ -20,6 +22,9 @@ def undo(server: Server, change: Change) -> str | None:
     Raises:
         TestbedError: the journal names a change that this autotest does not know.
     """
+    if requested():
+        server.transport.outside.connect(_HURRIED_TIMEOUT)
+        server.transport.outside.run(["true"], timeout=_HURRIED_TIMEOUT)  # a connection may be cut without a word
     if change.boot and change.boot != server.boot:
         return None  # the machine was booted since: nothing of what is noted outlives that
     if change.kind in _OF_ITS_NETWORK and not server.transport.has_network():

@@ -6,7 +6,7 @@ import logging
 import re
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -98,11 +98,8 @@ FULL["load-latency"] = {
 PLACES = [(section, key) for section, keys in FULL.items() for key in keys]
 
 
-@st.composite
-def full(draw: st.DrawFn) -> str:
-    """A testbed, or tests, that would be right but for the values of a few keys."""
-    changed = draw(st.dictionaries(st.sampled_from(PLACES), value, min_size=1, max_size=4))
-    tests = draw(st.booleans())
+def whole(changed: Mapping[tuple[str, str], str], tests: bool) -> str:
+    """A testbed, or tests, that would be right but for the changed values."""
     rows = []
     for section, keys in FULL.items():
         if (section == "load-latency") == tests:
@@ -110,6 +107,10 @@ def full(draw: st.DrawFn) -> str:
             rows += [f"{key} = {changed.get((section, key), text)}" for key, text in keys.items()]
     return "\n".join(rows)
 
+
+several_changed = st.builds(
+    whole, st.dictionaries(st.sampled_from(PLACES), value, min_size=2, max_size=4), st.booleans()
+)
 
 MARKS = "[]=:#;$(){}%'\"`\\|&<> \n\r\t\0\v\f\x1b\x1c\x85\u00a0\u2028\ufeff\ud800a0-_.,@/é٣🙂"
 
@@ -239,11 +240,30 @@ def test_any_bytes(load: Callable[[bytes], None]) -> None:
 
 
 def test_known_sections_and_keys_with_hostile_values(load: Callable[[bytes], None]) -> None:
-    fuzz(structured.map(as_bytes), 1500, load)
+    fuzz(structured.map(as_bytes), 2000, load)
 
 
-def test_whole_files_with_hostile_values(load: Callable[[bytes], None]) -> None:
-    fuzz(full().map(as_bytes), 2500, load)
+def test_whole_files_with_several_hostile_values(load: Callable[[bytes], None]) -> None:
+    fuzz(several_changed.map(as_bytes), 1500, load)
+
+
+def test_each_key_with_each_hostile_value(load: Callable[[bytes], None]) -> None:
+    """Pairs of which a random choice would miss most; keys that all servers have, in one of them."""
+    for section, key in PLACES:
+        if section not in ("guest", "loadgen") or key not in SERVER:
+            for text in HOSTILE:
+                load(as_bytes(whole({(section, key): text}, section == "load-latency")))
+
+
+def test_the_whole_files_are_right_and_have_every_key(tmp_path: Path) -> None:
+    testbed, tests = tmp_path / "autotest.conf", tmp_path / "tests.conf"
+    testbed.write_text(whole({}, False))
+    tests.write_text(whole({}, True))
+    loaded = load_testbed(testbed, tmp_path)
+    for section in ("host", "guest", "loadgen", "local", "lab"):
+        config = getattr(loaded, section)
+        assert set(FULL[section]) == set(vars(config)) and None not in vars(config).values()
+    assert load_sections(tests, tmp_path, KIND.parameters, KIND.settings)
 
 
 @pytest.mark.parametrize("files", [TESTBEDS, TESTS], ids=["testbeds", "tests"])
@@ -264,7 +284,7 @@ def test_very_long_lines_and_very_many(load: Callable[[bytes], None]) -> None:
 
 
 @pytest.fixture
-def own_logging() -> object:
+def own_logging() -> Iterator[None]:
     """The command line changes how this process logs and what ends it: put back."""
     root, package = logging.getLogger(), logging.getLogger("autotest")
     handlers, levels = root.handlers[:], (root.level, package.level)
@@ -278,7 +298,7 @@ def own_logging() -> object:
 
 
 def test_a_dry_run_of_any_files_shows_the_tree_or_the_problems(  # type: ignore[no-untyped-def]
-    watch, own_logging: object, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    watch, own_logging: None, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from autotest.cli import main
 

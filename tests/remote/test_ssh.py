@@ -173,6 +173,32 @@ def test_a_cut_connection_is_opened_again_for_the_next_file(sshd: SshServer, tmp
     assert transport.read(str(tmp_path / "f")) == "1"
 
 
+def test_a_connection_that_goes_silent_is_given_up_and_opened_anew(
+    sshd: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotest.remote.ssh._GRACE", 0.3)
+    transport = sshd.transport()
+    first = ssh_ids(transport)
+    for pid in sshd.sessions():
+        os.kill(pid, signal.SIGSTOP)
+    start = time.monotonic()
+    with pytest.raises(ConnectError, match="no answer to true within 0.6 s: the connection is cut"):
+        transport.run(["true"], timeout=0.3)
+    assert time.monotonic() - start < 5
+    assert ssh_ids(transport) != first
+
+
+def test_whoever_waits_for_a_new_connection_is_told(sshd: SshServer) -> None:
+    transport = sshd.transport()
+    told: list[str] = []
+    transport.after_connect = lambda: told.append(transport.run(["echo", "hello"]).stdout)
+    for count in (1, 2):
+        transport.run(["true"])
+        transport.run(["true"])
+        assert told == ["hello\n"] * count
+        cut(sshd)
+
+
 def test_a_connection_that_is_cut_during_a_command_is_an_error_and_the_next_command_works(
     sshd: SshServer, tmp_path: Path
 ) -> None:

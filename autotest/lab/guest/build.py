@@ -119,7 +119,7 @@ def parse_targets(listed: str, suite: str) -> list[str]:
     releases = (suite, f"{suite}-updates", f"{suite}-security")
     found = {}
     for line in listed.splitlines():
-        origin, *source = line.split()
+        origin, *source = line.split() or [""]
         if origin == "Debian" and len(source) == 3 and source[1] in releases and source[2] == "main":
             found[tuple(source)] = f"deb {source[0]} {source[1]} {source[2]}"
     return list(found.values()) if any(release == suite for _, release, _ in found) else []
