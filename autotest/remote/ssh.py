@@ -39,6 +39,7 @@ from autotest.remote.transport import (
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
 
+_CHANNEL_TIMEOUT = 5.0  # seconds in which the far side opens a channel over a connection that works
 _GRACE = 2.5  # seconds that the far `timeout` command gets before the connection itself is given up
 
 
@@ -148,7 +149,7 @@ class SshTransport(Transport):
             try:
                 if transport is None:
                     raise paramiko.SSHException("closed")
-                return transport.open_session(timeout=10)
+                return transport.open_session(timeout=_CHANNEL_TIMEOUT)
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
                 if attempt == 2:
