@@ -9,7 +9,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotest.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TESTBED, ConfigError, Problem, UsageError
+from autotest.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_TESTBED,
+    ConfigError,
+    Problem,
+    TestbedError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from autotest.config.testbed import Testbed
@@ -87,6 +96,7 @@ def _undo_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind | None 
     With ``kept``, also what was meant to stay; that only of one interface where one is given.
     """
     from autotest.lab.lab import Lab
+    from autotest.run.journal import UndoFailed
     from autotest.run.recovery import left_journals, undo_left, whose
 
     lab = Lab(testbed) if testbed.lab else None
@@ -98,7 +108,13 @@ def _undo_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind | None 
             log.info("undoing what autotest %s set up", left.kept)
         else:
             log.warning("recovering: %s ended before it undid its changes", whose(left))
-        lines = undo_left(testbed, left, lab.undo if lab else None, lab.transports() if lab else None, forget)
+        try:
+            lines = undo_left(testbed, left, lab.undo if lab else None, lab.transports() if lab else None, forget)
+        except UndoFailed as error:
+            if not forget:
+                raise TestbedError(f"{error}\nmend that by hand; autotest recover --forget then drops it") from None
+            log.warning("%s\nit is forgotten now", error)
+            continue
         for line in lines:
             log.info("undone: %s", line)
         done += lines
@@ -106,8 +122,6 @@ def _undo_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind | None 
 
 
 def ping(options: argparse.Namespace) -> int:
-    from autotest.errors import TestbedError
-
     code = EXIT_OK
     with _servers(_testbed(options)) as servers:
         for server in servers.all():
@@ -298,10 +312,10 @@ def _run(testbed: Testbed, campaign: Campaign, to_do: int) -> int:
         log.error("what was set up is undone; the same command goes on with the first trial that is not done")
         raise
     except UndoFailed as error:
-        if summary is None:  # what an earlier run left: nothing was measured
-            raise
         log.error("%s\nit stays in the journal: autotest recover tries again", error)
         code = EXIT_FAILED
+        if summary is None:  # it was not even begun
+            return code
     return max(code, _report(summary))
 
 

@@ -140,7 +140,7 @@ def ip_net(value: str) -> str:
         raise ValueError(
             f"{quoted(value)} is not an address with prefix length: expected one like 192.168.56.1/24"
         ) from None
-    if address.is_multicast or address.is_unspecified or "%" in value:  # %: a zone, which can be any text
+    if address.ip.is_multicast or address.ip.is_unspecified or "%" in value:  # %: a zone, which can be any text
         raise ValueError(f"{quoted(value)} cannot be an interface's address: expected one like 192.168.56.1/24")
     return str(address)
 

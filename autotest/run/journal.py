@@ -49,7 +49,7 @@ class Change:
     machine: str = ""
 
     def __str__(self) -> str:
-        return f"{self.server}: {self.kind} {' '.join(self.details.values())}".rstrip()
+        return f"{self.server}: {self.kind} {self.details.get('name') or self.details.get('path') or ''}".rstrip()
 
 
 Undo = Callable[[Change], str | None]
