@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotest import __version__, commands
-from autotest.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, AutotestError, printable
+from autotest.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    AutotestError,
+    printable,
+)
 from autotest.run import interruption
 
 log = logging.getLogger(__name__)

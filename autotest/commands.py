@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,11 +22,9 @@ from autotest.errors import (
 if TYPE_CHECKING:
     from autotest.config.testbed import Testbed
     from autotest.errors import HostKeyError, LoginRefused
-    from autotest.lab.lab import Lab
     from autotest.network.kinds import InterfaceKind
     from autotest.run.campaign import Campaign
     from autotest.run.runner import Summary
-    from autotest.servers.testbed import Servers
 
 log = logging.getLogger(__name__)
 
@@ -58,72 +55,11 @@ def _testbed(options: argparse.Namespace) -> Testbed:
     return load_testbed(options.config, _project_directory())
 
 
-@contextmanager
-def _servers(
-    testbed: Testbed, *, exclusive: bool = False, temporary: bool = False, take_over: bool = False
-) -> Iterator[Servers]:
-    """The servers; where the testbed is the lab, the lab is brought up for them first.
-
-    ``exclusive`` is for what changes the testbed: no other autotest may work on it meanwhile, and what one that was
-    killed left is undone first. ``temporary``: at the end all is undone, the lab included. ``take_over`` is for the lock.
-    """
-    from autotest.lab.lab import Lab
-    from autotest.run.lock import TestbedLock
-    from autotest.run.recovery import journaled_servers
-
-    lab = Lab(testbed) if testbed.lab else None
-    with journaled_servers(testbed, lab.undo if lab else None) as servers:
-        with TestbedLock(servers, take_over).held() if exclusive else nullcontext():
-            if exclusive:
-                _undo_left(testbed, kept=False)
-            with servers.journal.scope() if temporary else nullcontext():
-                if lab:
-                    _bring_up(lab, servers, temporary)
-                yield servers
-
-
-def _bring_up(lab: Lab, servers: Servers, temporary: bool) -> None:
-    """Bring the lab up; it stays up afterwards, unless that was for something temporary."""
-    with nullcontext() if temporary else servers.journal.scope():
-        lab.up_within(servers.journal)
-        if not temporary:
-            servers.journal.forget()
-
-
-def _undo_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind | None = None, forget: bool = False) -> list[str]:
-    """Undo what earlier processes left; returns what was done.
-
-    With ``kept``, also what was meant to stay; that only of one interface where one is given.
-    """
-    from autotest.lab.lab import Lab
-    from autotest.run.journal import UndoFailed
-    from autotest.run.recovery import left_journals, undo_left, whose
-
-    lab = Lab(testbed) if testbed.lab else None
-    done = []
-    for left in left_journals(testbed):
-        if left.kept and not (kept and (interface is None or left.kept.endswith(f"-i {interface.name}"))):
-            continue
-        if left.kept:
-            log.info("undoing what autotest %s set up", left.kept)
-        else:
-            log.warning("recovering: %s ended before it undid its changes", whose(left))
-        try:
-            lines = undo_left(testbed, left, lab.undo if lab else None, lab.transports() if lab else None, forget)
-        except UndoFailed as error:
-            if not forget:
-                raise TestbedError(f"{error}\nmend that by hand; autotest recover --forget then drops it") from None
-            log.warning("%s\nit is forgotten now", error)
-            continue
-        for line in lines:
-            log.info("undone: %s", line)
-        done += lines
-    return done
-
-
 def ping(options: argparse.Namespace) -> int:
+    from autotest.run.opening import open_testbed
+
     code = EXIT_OK
-    with _servers(_testbed(options)) as servers:
+    with open_testbed(_testbed(options)) as servers:
         for server in servers.all():
             try:
                 way = "locally" if server.transport.is_local else "over SSH"
@@ -162,6 +98,7 @@ def run_guest(options: argparse.Namespace) -> int:
     import dataclasses
 
     from autotest.errors import HostKeyError, LoginRefused
+    from autotest.run.opening import open_testbed, undo_what_is_left
     from autotest.servers.guest import QEMU_MACHINES, GuestSettings, with_overrides
 
     kind = _interface(options.interface)
@@ -184,10 +121,10 @@ def run_guest(options: argparse.Namespace) -> int:
         debug=options.debug,
     )
     refused: HostKeyError | LoginRefused | None = None
-    with _servers(testbed, exclusive=True) as servers:
+    with open_testbed(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is running already: autotest kill-guest ends it")
-        _undo_left(testbed, kept=True)
+        undo_what_is_left(testbed, kept=True)
         with servers.journal.kept(f"run-guest -i {kind.name}"):
             servers.host.networks_up(kind)
             servers.host.run_guest(settings, host, guest)
@@ -202,23 +139,27 @@ def run_guest(options: argparse.Namespace) -> int:
 
 
 def kill_guest(options: argparse.Namespace) -> int:
+    from autotest.run.opening import open_testbed
+
     testbed = _testbed(options)
     if _lab_is_down(testbed):
         print("no guest is running: the lab is down")
         return EXIT_OK
-    with _servers(testbed, exclusive=True) as servers:
+    with open_testbed(testbed, exclusive=True) as servers:
         print("guest ended" if servers.host.kill_guest() else "no guest is running")
     return EXIT_OK
 
 
 def setup_network(options: argparse.Namespace) -> int:
+    from autotest.run.opening import open_testbed, undo_what_is_left
+
     kind = _interface(options.interface)
     testbed = _testbed(options)
     _need_keys(testbed, kind, guest=False)
-    with _servers(testbed, exclusive=True) as servers:
+    with open_testbed(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is using the networks: autotest kill-guest first")
-        _undo_left(testbed, kept=True)
+        undo_what_is_left(testbed, kept=True)
         with servers.journal.kept(f"setup-network -i {kind.name}"):
             servers.host.networks_up(kind)
     print(f"networks for interface {kind.name} are up")
@@ -226,15 +167,17 @@ def setup_network(options: argparse.Namespace) -> int:
 
 
 def teardown_network(options: argparse.Namespace) -> int:
+    from autotest.run.opening import open_testbed, undo_what_is_left
+
     kind = _interface(options.interface) if options.interface else None
     testbed = _testbed(options)
     if _lab_is_down(testbed):
         print("no networks: the lab is down")
         return EXIT_OK
-    with _servers(testbed, exclusive=True) as servers:
+    with open_testbed(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is using the networks: autotest kill-guest first")
-        _undo_left(testbed, kept=True, interface=kind)
+        undo_what_is_left(testbed, kept=True, interface=kind)
     print("networks are down")
     return EXIT_OK
 
@@ -302,11 +245,12 @@ def test_load_latency(options: argparse.Namespace) -> int:
 def _run(testbed: Testbed, campaign: Campaign, to_do: int) -> int:
     """Measure; returns the exit code."""
     from autotest.run.journal import UndoFailed
+    from autotest.run.opening import open_testbed, undo_what_is_left
 
     summary, code = None, EXIT_OK
     try:
-        with _servers(testbed, exclusive=True, temporary=True) as servers:
-            _undo_left(testbed, kept=True)
+        with open_testbed(testbed, exclusive=True, temporary=True) as servers:
+            undo_what_is_left(testbed, kept=True)
             summary = campaign.run(servers, to_do)
     except KeyboardInterrupt:
         log.error("what was set up is undone; the same command goes on with the first trial that is not done")
@@ -375,11 +319,12 @@ def shell(options: argparse.Namespace) -> int:
     import sys
 
     from autotest import __version__
+    from autotest.run.opening import open_testbed
 
     # As an interruption it would end a line of the shell, not the shell.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(EXIT_INTERRUPTED))
 
-    with _servers(_testbed(options)) as servers, servers.journal.kept("shell"):
+    with open_testbed(_testbed(options)) as servers, servers.journal.kept("shell"):
         shown = {
             server.name: server for server in servers.all() if not getattr(options, f"no_{server.name}")
         }
@@ -391,9 +336,10 @@ def shell(options: argparse.Namespace) -> int:
 
 def upload_moonprogs(options: argparse.Namespace) -> int:
     from autotest.errors import AutotestError
+    from autotest.run.opening import open_testbed
 
     code = EXIT_OK
-    with _servers(_testbed(options)) as servers:
+    with open_testbed(_testbed(options)) as servers:
         for server in servers.all():
             try:
                 copied = server.upload_moonprogs(servers.local_moonprogs)
@@ -405,31 +351,26 @@ def upload_moonprogs(options: argparse.Namespace) -> int:
 
 
 def recover(options: argparse.Namespace) -> int:
-    from autotest.lab.lab import Lab
-    from autotest.run.lock import TestbedLock
-    from autotest.run.recovery import journaled_servers
+    from autotest.run.opening import open_as_it_is, undo_what_is_left
 
     testbed = _testbed(options)
-    ways = Lab(testbed).transports() if testbed.lab else None
-    with journaled_servers(testbed, transports=ways) as servers, TestbedLock(servers, options.take_over).held():
-        done = _undo_left(testbed, kept=True, forget=options.forget)
+    with open_as_it_is(testbed, options.take_over):
+        done = undo_what_is_left(testbed, kept=True, forget=options.forget)
     print("\n".join(done) or "nothing was left to undo")
     return EXIT_OK
 
 
 def lab(options: argparse.Namespace) -> int:
     from autotest.lab.lab import Lab
+    from autotest.run.opening import open_as_it_is, open_testbed, undo_what_is_left
 
     built_in = Lab(_testbed(options))
     if options.action == "up":
-        with _servers(built_in.testbed, exclusive=True):
+        with open_testbed(built_in.testbed, exclusive=True):
             pass
     elif options.action == "down":
-        from autotest.run.lock import TestbedLock
-        from autotest.run.recovery import journaled_servers
-
-        with journaled_servers(built_in.testbed) as servers, TestbedLock(servers).held():
-            _undo_left(built_in.testbed, kept=True)
+        with open_as_it_is(built_in.testbed):
+            undo_what_is_left(built_in.testbed, kept=True)
             built_in.down()
     print("\n".join(built_in.status().lines()))
     return EXIT_OK

@@ -17,8 +17,7 @@ from autotest.errors import Problem, ResultsError, TrafficError
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.network.kinds import INTERFACE_KINDS, dut_mac
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
-from autotest.results.names import acc_histogram_file
-from autotest.results.names import render_infix
+from autotest.results.names import acc_histogram_file, render_infix
 from autotest.run.runner import DEFAULT_RETRIES
 from autotest.run.stages import Stage
 from autotest.servers.dut import DeviceUnderTest
@@ -302,7 +301,10 @@ def _trial(case: Case, started: datetime, end: ProgramEnd, files: dict[str, Path
     Raises:
         TrafficError: the generator ended before it had anything to say; with the last lines of its output.
     """
-    from autotest.results.figures import figures, verdict  # numpy: not needed before a trial is measured
+    from autotest.results.figures import (  # numpy: not needed before a trial is measured
+        figures,
+        verdict,
+    )
     from autotest.results.histogram import Histogram, read_histogram
     from autotest.results.moongen import parse_moongen_output
 

@@ -11,7 +11,12 @@ from autotest.errors import ResultsError
 from autotest.results.figures import Figures, figures, verdict
 from autotest.results.histogram import Histogram, parse_histogram, sum_histograms
 from autotest.results.moongen import parse_moongen_output
-from autotest.results.names import HISTOGRAM, OUTPUT, LoadLatencyCase, parse_load_latency_infix
+from autotest.results.names import (
+    HISTOGRAM,
+    OUTPUT,
+    LoadLatencyCase,
+    parse_load_latency_infix,
+)
 from autotest.results.store import ResultStore, StoredTrial
 from autotest.results.verdicts import Verdict
 

@@ -21,8 +21,19 @@ from typing import Any, Final
 
 from autotest.errors import ResultsError
 from autotest.results import files as whole
-from autotest.results.histogram import Histogram, format_histogram, parse_histogram, sum_histograms
-from autotest.results.names import ACC_HISTOGRAM, HISTOGRAM, TrialName, acc_histogram_file, parse_file_name
+from autotest.results.histogram import (
+    Histogram,
+    format_histogram,
+    parse_histogram,
+    sum_histograms,
+)
+from autotest.results.names import (
+    ACC_HISTOGRAM,
+    HISTOGRAM,
+    TrialName,
+    acc_histogram_file,
+    parse_file_name,
+)
 from autotest.results.store import INVALID_DIRECTORY, ResultStore
 
 STATE_FILE: Final = ".autotest-accumulated.json"

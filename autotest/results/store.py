@@ -23,7 +23,14 @@ from typing import Any, Final
 
 from autotest.errors import ResultsError
 from autotest.results import files as whole
-from autotest.results.names import HISTOGRAM, OUTPUT, SUFFIXES, TRIAL, TrialName, parse_file_name
+from autotest.results.names import (
+    HISTOGRAM,
+    OUTPUT,
+    SUFFIXES,
+    TRIAL,
+    TrialName,
+    parse_file_name,
+)
 from autotest.results.verdicts import Verdict
 
 TRIAL_VERSION: Final = 1
