@@ -95,7 +95,10 @@ class LocalTransport(Transport):
         require_text("a path", str(source), target)
         if os.path.exists(target) and os.path.samefile(source, target):
             return
-        temporary = temporary_beside(target)
+        self._copy(source, target, temporary_beside(target, self.note_temporary), mode)
+
+    @staticmethod
+    def _copy(source: Path, target: str, temporary: str, mode: int) -> None:
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         try:
             with open(source, "rb") as content, open(_create(temporary, mode), "wb") as file:
@@ -106,7 +109,8 @@ class LocalTransport(Transport):
                 os.unlink(temporary)
 
     def get(self, source: str, target: Path) -> None:
-        self.put(Path(source), str(target))
+        require_text("a path", source, str(target))
+        self._copy(Path(source), str(target), temporary_beside(str(target)), 0o644)
 
     def read(self, source: str) -> str | None:
         require_text("a path", source)
@@ -117,7 +121,7 @@ class LocalTransport(Transport):
 
     def write(self, target: str, content: str, mode: int = 0o644) -> None:
         require_text("a path", target)
-        temporary = temporary_beside(target)
+        temporary = temporary_beside(target, self.note_temporary)
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         try:
             with open(_create(temporary, mode), "wb") as file:

@@ -228,7 +228,7 @@ class SshTransport(Transport):
 
     def _upload(self, content: bytes, target: str, mode: int) -> None:
         require_text("a path", target)
-        temporary = to_bytes(temporary_beside(target))
+        temporary = to_bytes(temporary_beside(target, self.note_temporary))
         with self._file_errors(target):
             sftp = self._sftp()
             _make_folders(sftp, to_bytes(posixpath.dirname(target)))

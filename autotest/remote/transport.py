@@ -70,6 +70,8 @@ class Transport(ABC):
         self.name = name
         self.after_connect: Callable[[], None] | None = None
         """Called whenever a connection was opened."""
+        self.note_temporary: Callable[[str], None] | None = None
+        """Called with the path of a temporary file that is about to be made there."""
 
     @property
     def outside(self) -> Transport:
@@ -234,10 +236,13 @@ def socat_address(kind: str, value: str) -> str:
     return f"{kind}:" + re.sub(r"([^A-Za-z0-9/._-])", r"\\\1", value)
 
 
-def temporary_beside(target: str) -> str:
-    """A name in the same folder that nobody else will choose, for writing before renaming."""
+def temporary_beside(target: str, note: Callable[[str], None] | None = None) -> str:
+    """A name in the same folder that nobody else will choose, for writing before renaming; ``note`` is told of it."""
     folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
+    if note:
+        note(temporary)
+    return temporary
 
 
 def command_line(command: Sequence[str]) -> str:

@@ -95,7 +95,12 @@ class Server:
     @cached_property
     def transport(self) -> Transport:
         """The way there."""
-        return self._given_transport or transport_to(self.name, self.config)
+        found = self._given_transport or transport_to(self.name, self.config)
+        found.note_temporary = self._note_file
+        return found
+
+    def _note_file(self, path: str) -> None:
+        self.note("file", path=path)
 
     @cached_property
     def links(self) -> Links:
@@ -196,7 +201,8 @@ class Server:
         for path, name in zip(files, names, strict=True):
             if there.get(f"./{name}") != hashlib.sha256(path.read_bytes()).hexdigest():
                 mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
-                self.transport.put(path, posixpath.join(target, name), mode)
+                with self.journal.scope():
+                    self.transport.put(path, posixpath.join(target, name), mode)
                 copied += 1
         return copied
 

@@ -25,8 +25,8 @@ def undo(server: Server, change: Change) -> str | None:
     if requested():
         server.transport.outside.connect(_HURRIED_TIMEOUT)
         server.transport.outside.run(["true"], timeout=_HURRIED_TIMEOUT)  # a connection may be cut without a word
-    if change.boot and change.boot != server.boot:
-        return None  # the machine was booted since: nothing of what is noted outlives that
+    if change.kind != "file" and change.boot and change.boot != server.boot:
+        return None  # the machine was booted since: nothing of what is noted outlives that, but for files
     if change.kind in _OF_ITS_NETWORK and not server.transport.has_network():
         return None
     undoing = _UNDOINGS.get(change.kind)

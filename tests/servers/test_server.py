@@ -123,3 +123,20 @@ def test_a_guest_that_is_this_machine_is_refused_before_any_command_runs_here(tm
     with pytest.raises(TestbedError, match="fqdn 127.0.0.1 is this machine"):
         guest.run(["touch", str(tmp_path / "touched")])
     assert not (tmp_path / "touched").exists()
+
+
+def test_a_temporary_file_is_in_the_journal_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("host", ServerConfig(fqdn="localhost"))
+    seen: list[str] = []
+
+    def killed(source: Path, target: str, temporary: str, mode: int) -> None:
+        Path(temporary).write_text("half")
+        seen.append(temporary)
+
+    (tmp_path / "source").write_text("whole")
+    monkeypatch.setattr(LocalTransport, "_copy", staticmethod(killed))
+    with server.journal.scope():
+        server.transport.put(tmp_path / "source", str(tmp_path / "target"))
+        assert [change.details["path"] for change in server.journal.standing] == seen
+        assert Path(seen[0]).exists()
+    assert not Path(seen[0]).exists()
