@@ -9,15 +9,20 @@ from __future__ import annotations
 import posixpath
 import re
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol
 
 from autotest.errors import AutotestError, TestbedError, WaitTimeout
 from autotest.remote.processes import Process
 from autotest.remote.transport import Note, Transport, unnoted
 from autotest.remote.wait import wait_for
+
+if TYPE_CHECKING:
+    from libtmux.common import tmux_cmd
 
 # The exit code appears only after tee has written the last of the output. tee ignores SIGINT, so that Ctrl-C of
 # an attached user reaches the program alone. The program is never in the background: it keeps its signals. Around the
@@ -33,6 +38,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
 _LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 # tmux runs what stands in #() of a session's name, cuts one at a colon and changes a dot; and it is a file's name here.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+_TMUX_TIMEOUT = 10.0  # seconds for an answer of the tmux server
 _POLL = 0.02  # seconds
 _LIFE_POLL = 1.0  # seconds between looks whether the process is still there
 _START_TIMEOUT = 5.0  # seconds from the start of a session to its command's
@@ -72,30 +78,40 @@ class LocalTmux:
         )
 
     def new_session(self, name: str, command: Sequence[str]) -> None:
-        from libtmux.exc import LibTmuxException
-
-        try:
-            said = self._server.cmd("new-session", *_new_session(name, command)).stderr
-        except LibTmuxException as error:
-            raise SessionError(f"tmux session {name}: {error}") from None
-        if said:
-            raise SessionError(f"tmux session {name}: {' '.join(said)}")
+        answer = self._ask("new-session", *_new_session(name, command))
+        if answer.stderr:
+            raise SessionError(f"tmux session {name}: {' '.join(answer.stderr)}")
 
     def has_session(self, name: str) -> bool:
-        from libtmux.exc import TmuxCommandNotFound
-
-        try:
-            return self._server.has_session(name, exact=True)
-        except TmuxCommandNotFound:
-            raise TestbedError("tmux is not installed on this machine: install it, say with apt-get install tmux") from None
+        return self._ask("has-session", "-t", f"={name}").returncode == 0
 
     def kill_session(self, name: str) -> None:
-        from libtmux.exc import LibTmuxException
+        self._ask("kill-session", "-t", f"={name}")
 
+    def _ask(self, *arguments: str) -> tmux_cmd:
+        """Run a command of tmux. A thread waits for it, because libtmux does so for ever and a tmux server may hang."""
+        from libtmux.exc import LibTmuxException, TmuxCommandNotFound
+
+        answers: SimpleQueue[tmux_cmd | Exception] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answers.put(self._server.cmd(*arguments))
+            except Exception as error:
+                answers.put(error)
+
+        threading.Thread(target=ask, daemon=True).start()
         try:
-            self._server.cmd("kill-session", target=f"={name}")
-        except LibTmuxException as error:
-            raise SessionError(f"tmux session {name}: {error}") from None
+            answer = answers.get(timeout=_TMUX_TIMEOUT)
+        except Empty:
+            raise SessionError(f"tmux {arguments[0]}: the tmux server does not answer within {_TMUX_TIMEOUT:g} s") from None
+        if isinstance(answer, TmuxCommandNotFound):
+            raise TestbedError("tmux is not installed on this machine: install it, say with apt-get install tmux")
+        if isinstance(answer, LibTmuxException):
+            raise SessionError(f"tmux {arguments[0]}: {answer}")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class RemoteTmux:

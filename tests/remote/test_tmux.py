@@ -161,6 +161,22 @@ def test_the_process_of_somebody_else_that_got_the_same_id_is_left_alone(make_se
         foreign.kill()
 
 
+def test_a_tmux_server_that_hangs_is_an_error(
+    tmux_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotest.remote.tmux._TMUX_TIMEOUT", 0.3)
+    session = Session(LocalTransport("near"), tmux_socket, "guest", str(tmp_path))
+    session.start(["sleep", "60"])
+    shown = subprocess.run(["tmux", "-S", tmux_socket, "display-message", "-p", "#{pid}"], capture_output=True, check=True)
+    os.kill(int(shown.stdout), signal.SIGSTOP)
+    try:
+        with pytest.raises(SessionError, match="tmux has-session: the tmux server does not answer within 0.3 s"):
+            session.exists()
+    finally:
+        os.kill(int(shown.stdout), signal.SIGCONT)
+    assert session.stop() is True
+
+
 def test_a_clock_that_is_set_meanwhile_is_noticed(make_session: MakeSession, tmp_path: Path) -> None:
     session = make_session()
     session.start(["sleep", "0.2"])
