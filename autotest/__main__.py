@@ -2,6 +2,6 @@
 
 import sys
 
-from autotest.cli import main
+from autotest.cli import program
 
-sys.exit(main())
+sys.exit(program())

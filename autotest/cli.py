@@ -52,6 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
+def program() -> int:
+    """:func:`main` as a process of its own."""
+    code = main()
+    interruption.ignore_signals()
+    return code
+
+
 def verbosity(options: argparse.Namespace) -> int:
     """How often -v was given, before and after the command together."""
     return options.verbose + options.more_verbose

@@ -214,6 +214,7 @@ def _outputdirs(campaign: Campaign) -> list[Path]:
 def test_load_latency(options: argparse.Namespace) -> int:
     from autotest.run.campaign import count
     from autotest.run.dry_run import describe
+    from autotest.run.opening import recover_if_needed
 
     problems: list[Problem] = []
     testbed, campaign = None, None
@@ -238,6 +239,9 @@ def test_load_latency(options: argparse.Namespace) -> int:
     code = EXIT_OK
     if done < total:
         code = _run(testbed, campaign, total - done)
+    else:
+        campaign.clean()
+        recover_if_needed(testbed)
     _accumulate(campaign, all_sections=False)
     return code
 

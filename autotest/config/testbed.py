@@ -168,8 +168,8 @@ def load_testbed(path: Path, project_directory: Path) -> Testbed:
         if name in loaded and not loaded[name].fqdn and not ini.has_problem(name, "fqdn"):
             ini.problem(name, "fqdn", "is missing: host name or address of the machine, localhost for this one")
     if all(name in loaded for name in _REQUIRED_SECTIONS):
-        sound = {name: None if name == "lab" and ini.has_problem_in("lab") else config for name, config in loaded.items()}
-        for problem in _cross_problems(Testbed(file=path, **sound)):
+        lab = None if ini.has_problem_in("lab") else loaded.get("lab")  # else its defaults would clash with the rest
+        for problem in _cross_problems(Testbed(file=path, **{**loaded, "lab": lab})):
             if not ini.has_problem(str(problem.section), str(problem.key)):
                 ini.add(problem)
     ini.raise_problems()
@@ -234,9 +234,9 @@ def _clashes(testbed: Testbed, keys: Iterable[tuple[str, str]]) -> Iterator[Prob
 
 
 def _outside_the_lab(testbed: Testbed, lab: LabConfig) -> Iterator[Problem]:
-    """Servers of the lab that would be this machine itself: what is done to the lab would be done to its real network."""
-    for section, netns in (("host", lab.host_netns), ("loadgen", lab.loadgen_netns)):
+    """Servers of the lab that would be looked for outside it: what is done to the lab would be done to the real network."""
+    for section, netns in (("host", lab.host_netns), ("guest", lab.host_netns), ("loadgen", lab.loadgen_netns)):
         config = getattr(testbed, section)
         over_ssh = lab.sshd and config.fqdn != "localhost"
         if config.netns != netns and not (over_ssh and config.netns is None):
-            yield Problem(testbed.file, section, "netns", f"must be {netns}, where the lab's {section} is")
+            yield Problem(testbed.file, section, "netns", f"must be {netns}, from where the lab's {section} is reached")

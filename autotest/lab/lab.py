@@ -130,14 +130,14 @@ class Lab:
         ssh.write_client_files(self.testbed, self.config, self.directory, built)
 
     def _require_own_directory(self) -> None:
-        """Raises TestbedError where the directory is somebody else's: its files are trusted, and all of it is removed."""
+        """Raises TestbedError where the directory is somebody else's: its files are trusted, and all is removed."""
         found = os.lstat(self.directory)
         own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
         if own and not (self.directory / "image").is_symlink():
             made_here = {"known_hosts", "ssh_config", *(netns for netns, _ in self._ends)}
             own = all(name in made_here or name.endswith(".tmp") for name in os.listdir(self.directory))
         if not own:
-            raise TestbedError(f"{self.directory} is there, but it is not the lab's: give the lab another directory in [lab]")
+            raise TestbedError(f"{self.directory} is there, but it is not the lab's: name another directory in [lab]")
 
     def _add_namespace(self, netns: str) -> None:
         if not self._namespace_exists(netns):

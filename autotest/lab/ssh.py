@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from autotest.config.testbed import LabConfig, Testbed
@@ -52,7 +53,8 @@ def _plain(value: str) -> str:
         TestbedError: it holds what ends a word or a line there, or stands for something else.
     """
     if not _PLAIN.fullmatch(value):
-        raise TestbedError(f"{value!r} cannot be written into the lab's SSH configuration: use letters, digits and _ . : @ + / -")
+        allowed = "use letters, digits and _ . : @ + / -"
+        raise TestbedError(f"{value!r} cannot be written into the lab's SSH configuration: {allowed}")
     return value
 
 
@@ -95,11 +97,23 @@ def start_server(inside: LocalTransport, directory: Path) -> None:
 
 
 def stop_server(here: LocalTransport, directory: Path) -> None:
-    """End the server; nothing if there is none."""
+    """End the server, and its connections: one that hangs would keep the namespace. Nothing if there is none."""
     pid = server_pid(directory)
     if pid is not None:
+        connections = _children(pid)
         here.run(["kill", str(pid)], check=False)
         wait_for(lambda: server_pid(directory) is None, f"the end of sshd {pid}", _START_TIMEOUT)
+        if connections:
+            here.run(["kill", "-9", *map(str, connections)], check=False)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]) == pid:
+                found.append(int(process.name))
+    return found
 
 
 def server_pid(directory: Path) -> int | None:

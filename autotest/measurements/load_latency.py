@@ -13,7 +13,7 @@ from typing import Any
 
 from autotest.config import values
 from autotest.config.testbed import Testbed
-from autotest.errors import Problem, ResultsError, TrafficError
+from autotest.errors import AutotestError, Problem, ResultsError, TrafficError
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.network.kinds import INTERFACE_KINDS, dut_mac
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
@@ -182,6 +182,11 @@ def _admin_network(servers: Servers, case: Case) -> Iterator[None]:
         yield
 
 
+def _check_admin_network(servers: Servers, case: Case) -> None:
+    if case["machine"] != "host":
+        servers.host.check_admin_network()
+
+
 @contextmanager
 def _load_generator(servers: Servers, case: Case) -> Iterator[None]:
     loadgen = servers.loadgen
@@ -230,6 +235,11 @@ def _check_guest(servers: Servers, case: Case) -> None:
         servers.host.check_guest(servers.guest)
 
 
+def _end_guest(servers: Servers, case: Case) -> None:
+    if case["machine"] != "host":
+        servers.host.give_up_guest(servers.guest)
+
+
 @contextmanager
 def _reflector(servers: Servers, case: Case) -> Iterator[None]:
     dut, iface = _dut(servers, case)
@@ -257,9 +267,9 @@ def _dut(servers: Servers, case: Case) -> tuple[DeviceUnderTest, str]:
 
 STAGES: tuple[Stage[Servers], ...] = (
     Stage("load generator", "machine", _load_generator, _check_load_generator),
-    Stage("admin network", "machine", _admin_network),
+    Stage("admin network", "machine", _admin_network, _check_admin_network),
     Stage("test network", "interface", _test_network, _check_test_network),
-    Stage("guest", "ioregionfd", _guest, _check_guest),
+    Stage("guest", "ioregionfd", _guest, _check_guest, _end_guest),
     Stage("reflector", "reflector", _reflector, _check_reflector),
 )
 
@@ -281,7 +291,7 @@ def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Tri
     end = _run_load(servers, mac, case["rate"], case["size"], case["runtime"], histogram)
     log_file = folder / "output.log"
     log_file.write_text(end.output, encoding="utf-8")
-    return _trial(case, started, end, {"output": log_file, "histogram": histogram})
+    return _trial(servers, case, (started, datetime.now(UTC)), end, {"output": log_file, "histogram": histogram})
 
 
 def _run_load(servers: Servers, mac: str, rate: int, size: int, runtime: float, histogram: Path) -> ProgramEnd:
@@ -295,8 +305,10 @@ def _run_load(servers: Servers, mac: str, rate: int, size: int, runtime: float, 
     )
 
 
-def _trial(case: Case, started: datetime, end: ProgramEnd, files: dict[str, Path]) -> Trial:
-    """The figures of a run and the verdict on them.
+def _trial(
+    servers: Servers, case: Case, times: tuple[datetime, datetime], end: ProgramEnd, files: dict[str, Path]
+) -> Trial:
+    """The figures of a run and the verdict on them; ``times`` are its start and its end.
 
     Raises:
         TrafficError: the generator ended before it had anything to say; with the last lines of its output.
@@ -316,14 +328,15 @@ def _trial(case: Case, started: datetime, end: ProgramEnd, files: dict[str, Path
     sent_in = _SENT_IN.search(end.output)  # with rate control in hardware the program cannot tell
     seconds = float(sent_in[1]) if sent_in else float(case["runtime"])
     found = figures(output, histogram, seconds)
-    judgement = verdict(found, case["rate"], runtime=case["runtime"], exit_code=end.code, disturbed=_disturbance(end))
+    disturbed = _disturbance(end) or (found.lost != 0 and _breakdown(servers, case)) or ""
+    judgement = verdict(found, case["rate"], runtime=case["runtime"], exit_code=end.code, disturbed=disturbed)
     record = {
         "verdict": judgement.verdict,
         "reason": judgement.reason,
         "figures": found.to_dict(),
         "exit_code": end.code,
-        "started": started.isoformat(),
-        "ended": datetime.now(UTC).isoformat(),
+        "started": times[0].isoformat(),
+        "ended": times[1].isoformat(),
     }
     loss = "unknown" if found.loss is None else f"{found.loss:.2%}"
     median = "unknown" if found.p50_ns is None else f"{found.p50_ns / 1000:.1f} us"
@@ -336,6 +349,18 @@ def _disturbance(end: ProgramEnd) -> str:
     """Why the samples cannot be trusted; empty where they can."""
     if end.clock_jump is not None and abs(end.clock_jump) > _CLOCK_TOLERANCE + _CLOCK_DRIFT * end.seconds:
         return f"the load generator's clock jumped by {end.clock_jump:+.2f} s"
+    return ""
+
+
+def _breakdown(servers: Servers, case: Case) -> str:
+    """What broke in the trial, empty where all works: a DuT that dies in the middle looks like one that loses frames."""
+    try:
+        _check_test_network(servers, case)
+        if case["machine"] != "host":
+            servers.host.require_running_guest()
+        _check_reflector(servers, case)
+    except (AutotestError, OSError) as error:
+        return str(error).partition("\n")[0].rstrip(":")
     return ""
 
 

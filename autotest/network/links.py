@@ -22,8 +22,8 @@ _CARRIER_TIMEOUT = 10.0  # seconds; the slowest emulated NIC took 2.4
 _MACVTAP_DEVICE = re.compile(r"tap[0-9]{1,10}")
 _DEVICE_NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 # What is looked at in a link, and of which type iproute2 gives it. A tunnel's link may be null.
-_LINK_TYPES = {"ifname": str, "altnames": list, "flags": list, "master": str, "link": str | None, "address": str}
-_LINK_TYPES |= {"linkinfo": dict, "xdp": dict}
+_LINK_TYPES: dict[str, Any] = {"ifname": str, "altnames": list, "flags": list, "master": str, "link": str | None}
+_LINK_TYPES |= {"address": str, "linkinfo": dict, "xdp": dict}
 _INFO_TYPES = {"info_kind": str, "info_data": dict}
 
 
@@ -194,6 +194,11 @@ class Links:
         """Frames sent before an interface has its carrier are lost."""
 
         wait_for(lambda: self._has_carrier(name), f"{self._transport.name}: carrier of {name}", _CARRIER_TIMEOUT)
+
+    def require_up(self, name: str) -> None:
+        """Raises TestbedError when there is no such link, or it is down."""
+        if "UP" not in self.require(name).get("flags", ()):
+            raise TestbedError(f"{self._transport.name}: {name} is down")
 
     def require_carrier(self, name: str) -> None:
         """Raises TestbedError when there is no such link, or it has no carrier."""

@@ -152,7 +152,8 @@ class SharedFolder:
     path: str
 
     def render(self, machine: Machine) -> list[str]:
-        identifier = f"fs-{self.tag}" if _IDENTIFIER.fullmatch(self.tag) else f"fsx-{self.tag.encode().hex()}"
+        hexadecimal = self.tag.encode("utf-8", "surrogateescape").hex()
+        identifier = f"fs-{self.tag}" if _IDENTIFIER.fullmatch(self.tag) else f"fsx-{hexadecimal}"
         return [
             *("-fsdev", properties("local", {"id": identifier, "path": self.path, "security_model": "none"})),
             *("-device", properties(machine.virtio("9p"), {"fsdev": identifier, "mount_tag": self.tag})),

@@ -17,8 +17,9 @@ logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)  # what it has to say r
 
 _TIMEOUT = 5.0  # seconds for one answer
 
-# The last four: what the library lets through when the other side sends no JSON, or JSON that is no QMP.
-_ERRORS = (QMPError, OSError, EOFError, TimeoutError, ValueError, TypeError, LookupError, RecursionError)
+# From ValueError on: what the library lets through when the other side sends no JSON, or JSON that is no QMP, or goes away
+# in the middle of the greeting.
+_ERRORS = (QMPError, OSError, EOFError, TimeoutError, ValueError, TypeError, LookupError, RecursionError, AssertionError)
 
 
 class Qmp:

@@ -95,13 +95,15 @@ class LocalTransport(Transport):
         require_text("a path", str(source), target)
         if os.path.exists(target) and os.path.samefile(source, target):
             return
-        self._copy(source, target, temporary_beside(target, self.note_temporary), mode)
+        temporary = temporary_beside(target, self.note_temporary)
+        self._copy(source, target, temporary, mode)
+        self.temporary_is_gone(temporary)
 
     @staticmethod
     def _copy(source: Path, target: str, temporary: str, mode: int) -> None:
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         try:
-            with open(source, "rb") as content, open(_create(temporary, mode), "wb") as file:
+            with _naming(target), open(source, "rb") as content, open(_create(temporary, mode), "wb") as file:
                 shutil.copyfileobj(content, file)
             os.replace(temporary, target)
         finally:
@@ -124,12 +126,13 @@ class LocalTransport(Transport):
         temporary = temporary_beside(target, self.note_temporary)
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         try:
-            with open(_create(temporary, mode), "wb") as file:
+            with _naming(target), open(_create(temporary, mode), "wb") as file:
                 file.write(content.encode())
             os.replace(temporary, target)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
+        self.temporary_is_gone(temporary)
 
     @contextmanager
     def connect_unix(self, path: str, timeout: float) -> Iterator[socket.socket]:
@@ -165,6 +168,17 @@ class LocalTransport(Transport):
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Whatever does not work gets the file's name: writing to a full disk comes without one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
 
 
 def _create(path: str, mode: int) -> int:

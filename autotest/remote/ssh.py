@@ -228,7 +228,8 @@ class SshTransport(Transport):
 
     def _upload(self, content: bytes, target: str, mode: int) -> None:
         require_text("a path", target)
-        temporary = to_bytes(temporary_beside(target, self.note_temporary))
+        beside = temporary_beside(target, self.note_temporary)
+        temporary = to_bytes(beside)
         with self._file_errors(target):
             sftp = self._sftp()
             _make_folders(sftp, to_bytes(posixpath.dirname(target)))
@@ -242,6 +243,7 @@ class SshTransport(Transport):
                 with suppress(OSError, paramiko.SSHException, EOFError):
                     sftp.remove(temporary)
                 raise
+        self.temporary_is_gone(beside)
 
     def get(self, source: str, target: Path) -> None:
         require_text("a path", source, str(target))

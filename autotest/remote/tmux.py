@@ -16,7 +16,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from autotest.errors import AutotestError, TestbedError, WaitTimeout
+from autotest.errors import AutotestError, CommandError, TestbedError, WaitTimeout
 from autotest.remote.processes import Process
 from autotest.remote.transport import Note, Transport, unnoted
 from autotest.remote.wait import wait_for
@@ -41,6 +41,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _TMUX_TIMEOUT = 10.0  # seconds for an answer of the tmux server
 _POLL = 0.02  # seconds
 _LIFE_POLL = 1.0  # seconds between looks whether the process is still there
+_SERVER_ENDED = "server exited"  # in what tmux says then, client_exit_message of its client.c
+_SERVER_END_TIMEOUT = 2.0  # seconds that a tmux server may take to end
 _START_TIMEOUT = 5.0  # seconds from the start of a session to its command's
 _WRAPPER_TIMEOUT = 1.0  # seconds from the end of a command to its exit code
 _KILL_TIMEOUT = 5.0  # seconds in which a process that was killed is gone
@@ -153,7 +155,8 @@ class Session:
         grace: float = 5.0,
     ) -> None:
         if not _NAME.fullmatch(name):
-            raise SessionError(f"{transport.name}: {name!r} cannot be the name of a tmux session: use letters, digits, _ and -")
+            allowed = "use letters, digits, _ and -"
+            raise SessionError(f"{transport.name}: {name!r} cannot be the name of a tmux session: {allowed}")
         self._transport = transport
         self._machine = transport.outside  # a session and its files are the machine's, in whatever network it works
         self._tmux: Multiplexer = LocalTmux(socket) if transport.is_local else RemoteTmux(transport, socket)
@@ -181,7 +184,20 @@ class Session:
         self._note(kind, machine=machine, **details)
         self._remove_files()
         noted = self._transport.argv(["sh", "-c", _NOTE_PROCESS, self._process_file, *command], sudo=sudo)
-        self._tmux.new_session(self.name, ["sh", "-c", _WRAPPER, self.name, self.log_file, self._code_file, *noted])
+        self._open(["sh", "-c", _WRAPPER, self.name, self.log_file, self._code_file, *noted])
+
+    def _open(self, command: Sequence[str]) -> None:
+        """Make the session. A tmux server that is just ending, because its last session has, takes no new one."""
+        deadline = time.monotonic() + _SERVER_END_TIMEOUT
+        while True:
+            try:
+                return self._tmux.new_session(self.name, command)
+            except (SessionError, CommandError) as error:
+                if _SERVER_ENDED not in str(error) or time.monotonic() >= deadline:
+                    raise
+            if self._process() or self.exit_code() is not None:
+                return  # it was made, and has ended already: it was itself the last one
+            time.sleep(_POLL)
 
     def exists(self) -> bool:
         """Whether the session is there."""
@@ -277,9 +293,11 @@ class Session:
     def require_life(self) -> None:
         """Raises SessionError when the command is gone, and so is what would write down its exit code."""
         if not self.is_running() and self.exit_code() is None:
+            folder = posixpath.dirname(self._code_file)
+            unwritable = self._machine.why_unwritable(folder)
+            reason = f"{folder}: {unwritable}" if unwritable else "its tmux session or server was ended"
             raise SessionError(
-                f"{self._transport.name}: {self.name} is gone and left no exit code: "
-                f"its tmux session or server was ended\n{self.tail()}".rstrip()
+                f"{self._transport.name}: {self.name} is gone and left no exit code: {reason}\n{self.tail()}".rstrip()
             )
 
     def wait_for_output(self, text: str, timeout: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import posixpath
 import re
 import shlex
 import socket
@@ -72,6 +73,8 @@ class Transport(ABC):
         """Called whenever a connection was opened."""
         self.note_temporary: Callable[[str], None] | None = None
         """Called with the path of a temporary file that is about to be made there."""
+        self.temporary_is_gone: Callable[[str], None] = lambda path: None
+        """Called with it when the file has its own name."""
 
     @property
     def outside(self) -> Transport:
@@ -168,6 +171,13 @@ class Transport(ABC):
     def write(self, target: str, content: str, mode: int = 0o644) -> None:
         """Write a text file there; it appears whole or not at all."""
 
+    def why_unwritable(self, folder: str) -> str:
+        """What that machine says when root writes a file there, like ``No space left on device``; empty where it works."""
+        script = 'head -c 4096 /dev/zero >"$1"; code=$?; rm -f -- "$1"; exit $code'
+        probe = temporary_beside(posixpath.join(folder, "probe"))
+        written = self.run(["sh", "-c", script, "sh", probe], sudo=True, check=False)
+        return written.stderr.strip().rpartition(": ")[2] if written.code else ""
+
     @abstractmethod
     def connect_unix(self, path: str, timeout: float) -> AbstractContextManager[socket.socket]:
         """A connection to a Unix socket of that machine."""
@@ -213,7 +223,7 @@ def full_command(
 
 
 def require_text(what: str, *texts: str) -> None:
-    """Raises ArgumentError where one of the texts cannot be an argument or a path on a machine; ``what`` is for the user.
+    """Raises ArgumentError where one of the texts cannot be an argument or a path; ``what`` is for the user.
 
     Names of files that are no UTF-8 pass: Python keeps their bytes, and :func:`to_bytes` gives them back.
     """
@@ -232,7 +242,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def socat_address(kind: str, value: str) -> str:
-    """One address for socat's command line; ``value`` is data, whatever it holds: ``:``, ``,`` and ``!!`` say more there."""
+    """One address for socat's command line; ``value`` is data: there ``:``, ``,`` and ``!!`` would say more."""
     return f"{kind}:" + re.sub(r"([^A-Za-z0-9/._-])", r"\\\1", value)
 
 

@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -167,6 +167,16 @@ class ResultStore:
     def working_directory(self) -> AbstractContextManager[Path]:
         """A directory beside the results for the files of a trial that runs; :meth:`clean` knows it."""
         return whole.temporary_directory(self.outputdir)
+
+    @contextlib.contextmanager
+    def naming_itself(self) -> Iterator[None]:
+        """An OSError that names no file, as that of writing to a full disk, is about this directory."""
+        try:
+            yield
+        except OSError as error:
+            if error.filename is None and error.errno is not None:
+                error.filename = str(self.outputdir)
+            raise
 
     def commit(
         self, name: TrialName, files: Mapping[str, Path | bytes | str], trial: Mapping[str, Any]

@@ -139,9 +139,13 @@ class Campaign:
 
     def run(self, servers: Servers, to_do: int, pause: float = 1.0) -> Summary:
         """Measure what is not done; ``to_do`` is how many trials that are, ``pause`` is for :class:`Runner`."""
-        for store in self._stores.values():
-            store.clean()
+        self.clean()
         return Runner(self.kind.stages, servers, self._describe, pause).run(self._jobs(servers), to_do)
+
+    def clean(self) -> None:
+        """Remove temporary files that dead runs left in the output directories."""
+        for section in self.sections:
+            self.store(section).clean()
 
     def _describe(self, case: Case) -> str:
         return ", ".join(self.kind.labels(case))
@@ -165,7 +169,7 @@ class Campaign:
 
     def _measure(self, servers: Servers, planned: Planned) -> str:
         store = self.store(planned.section)
-        with store.working_directory() as folder:
+        with store.naming_itself(), store.working_directory() as folder:
             trial = self.kind.measure(servers, planned.case, planned.section, folder)
             record = {
                 "measurement": self.kind.name,

@@ -19,14 +19,17 @@ from typing import Any
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-def take(folder: str, things: list[str], record: dict[str, Any], force: bool) -> dict[str, Any]:
-    """Hold all the things or none; ``replaced`` are the records of dead holders, ``held`` is the one in the way."""
+def take(folder: str, things: list[str], record: dict[str, Any], force: bool, dead: str) -> dict[str, Any]:
+    """Hold all the things or none; ``replaced`` are the records of dead holders, ``held`` is the one in the way.
+
+    ``dead`` is the id of a holder that is known to be dead, whatever its witness says; ``force`` takes it from anyone.
+    """
     replaced = {}
     for thing in things:
         found = _read(_path(folder, thing))
         if found is None or found.get("id") == record["id"]:
             continue
-        if not force and _lives(found):
+        if not force and found["id"] != dead and _lives(found):
             return {"held": found, "thing": thing}
         replaced[found["id"]] = found
     witness = record["witness"] or _connection()
@@ -60,7 +63,7 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
     except ValueError:  # cut off by a crash of the machine
         return {"id": "damaged"}
-    return found if isinstance(found, dict) else {"id": "damaged"}
+    return found if isinstance(found, dict) and isinstance(found.get("id"), str) else {"id": "damaged"}
 
 
 def _lives(record: dict[str, Any]) -> bool:
@@ -104,7 +107,7 @@ def main() -> None:
     guard = os.open(os.path.join(folder, "guard"), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(guard, fcntl.LOCK_EX)  # given back by the kernel when this ends
     if asked["action"] == "take":
-        answer = take(folder, asked["things"], asked["record"], asked["force"])
+        answer = take(folder, asked["things"], asked["record"], asked["force"], asked["dead"])
     else:
         answer = give_back(folder, asked["things"], asked["record"])
     json.dump(answer, sys.stdout)

@@ -14,12 +14,25 @@ _LAST_WORDS = b"\ninterrupted again: what is not undone yet stands in the journa
 _requested = False
 
 
+class Interrupted(KeyboardInterrupt):
+    """Python ends by SIGINT, whatever the exit code, when a KeyboardInterrupt itself came while it ran code from a string.
+
+    That is what dataclasses do when a module of theirs is imported.
+    """
+
+
 def handle_signals() -> None:
     """From now on the first of these signals raises KeyboardInterrupt, and the next ends the process."""
     global _requested
     _requested = False
     for number in SIGNALS:
         signal.signal(number, _interrupt)
+
+
+def ignore_signals() -> None:
+    """Nothing is left to interrupt: while Python itself ends, these signals would only change the exit code."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def requested() -> bool:
@@ -33,4 +46,4 @@ def _interrupt(number: int, frame: object) -> None:
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _LAST_WORDS)
         os._exit(EXIT_INTERRUPTED)
     _requested = True
-    raise KeyboardInterrupt
+    raise Interrupted

@@ -82,11 +82,24 @@ class Journal:
         self._lines = 0
         self._file: int | None = None
         self._unreachable: dict[str, ConnectError] = {}
+        self._depth = 0  # contexts that are to undo what they changed
 
     @property
     def standing(self) -> tuple[Change, ...]:
         """The changes that are not undone, in the order in which they were made."""
         return tuple(self._standing.values())
+
+    def begin(self) -> None:
+        """Make the file before anything is held or changed: a process that dies is then known to have been at work.
+
+        Raises:
+            TestbedError: it cannot be written.
+        """
+        try:
+            if self._path and self._file is None:
+                self._rewrite()
+        except OSError as error:
+            raise TestbedError(f"the journal {self._path} cannot be written: {error.strerror}; nothing is changed") from None
 
     def note(self, server: str, kind: str, *, boot: str = "", machine: str = "", details: Mapping[str, str]) -> None:
         """Write down a change that is about to be made.
@@ -95,13 +108,19 @@ class Journal:
             TestbedError: the journal cannot be written, so the change must not be made.
         """
         change = Change(self._last + 1, server, kind, dict(details), boot, machine)
+        self._last = change.number
         self._standing[change.number] = change
         try:
             self._write(_change_line(change), durable=True)
         except OSError as error:
             del self._standing[change.number]
             raise TestbedError(f"the journal {self._path} cannot be written: {error.strerror}; nothing is changed") from None
-        self._last = change.number
+
+    def settle(self, server: str, kind: str, details: Mapping[str, str]) -> None:
+        """Nothing is left to undo of the last change that was noted like this."""
+        like = [change for change in self.standing if (change.server, change.kind, change.details) == (server, kind, details)]
+        for change in like[-1:]:
+            self._undone(change)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -113,13 +132,34 @@ class Journal:
         mark = self._last
         with self._undone_after_error(mark):
             yield
-        self.undo(mark)
+        self._undo_all(mark)
 
     @contextmanager
     def _undone_after_error(self, mark: int) -> Iterator[None]:
+        self._depth += 1
         try:
             yield
         except BaseException:
+            self._depth -= 1
+            try:
+                self._undo_all(mark)
+            except UndoFailed as error:
+                log.error(error)
+            raise
+        self._depth -= 1
+
+    def _undo_all(self, mark: int) -> None:
+        """As :meth:`undo`; Ctrl-C meanwhile asks for just that, so it is done to the end before it is passed on.
+
+        In a hurry the outermost context undoes all at once: what ends with a machine need not be undone on it.
+        """
+        if requested() and self._depth:
+            return
+        try:
+            self.undo(mark)
+        except KeyboardInterrupt:
+            if self._depth:
+                raise
             try:
                 self.undo(mark)
             except UndoFailed as error:
@@ -154,20 +194,40 @@ class Journal:
                 continue
             if said:
                 say(said)
-            ended = [other for other in chosen if other.server == change.machine and other.number > change.number]
-            for each in (*ended, change):
-                self._undone(each)
+            self._undone_with_machine(change)
         if problems:
             raise UndoFailed(problems)
 
+    def undo_machine(self, machine: str) -> None:
+        """End a machine of the testbed; whatever was changed on it ends with it, and is not undone one by one.
+
+        Raises what undoing does.
+        """
+        for change in reversed(self.standing):
+            if change.machine == machine:
+                self._undo(change)
+                self._undone_with_machine(change)
+
+    def _undone_with_machine(self, change: Change) -> None:
+        ended = [other for other in self.standing if other.server == change.machine and other.number > change.number]
+        for each in (*ended, change):
+            self._undone(each)
+
     @contextmanager
     def kept(self, command: str) -> Iterator[None]:
-        """What is changed within the context is meant to stay when this process ends; after an error it is undone."""
+        """What is changed within the context is meant to stay when this process ends; after an error it is undone.
+
+        Raises:
+            TestbedError: that it is meant to stay cannot be written down.
+        """
         mark = self._last
         with self._undone_after_error(mark):
             yield
-        if self._standing:
-            self._write({"kept": command})
+            if self._standing:
+                try:
+                    self._write({"kept": command})
+                except OSError as error:
+                    raise TestbedError(f"the journal {self._path} cannot be written: {error.strerror}") from None
 
     def forget(self) -> None:
         """Drop what stands without undoing it."""
@@ -176,9 +236,9 @@ class Journal:
 
     def close(self) -> None:
         """The end of this process's work; the file stays where changes stand."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        before, self._file = self._file, None
+        if before is not None:
+            os.close(before)
         if self._path and not self._standing:
             self._path.unlink(missing_ok=True)
             with suppress(OSError):  # other journals are in there, or there never was one
@@ -220,10 +280,9 @@ class Journal:
             os.close(descriptor)
             temporary.unlink(missing_ok=True)
             raise
-        if self._file is not None:
-            os.close(self._file)
-        self._file = descriptor
-        self._lines = len(lines)
+        before, self._file, self._lines = self._file, descriptor, len(lines)
+        if before is not None:
+            os.close(before)
 
 
 @dataclass
@@ -271,12 +330,12 @@ def read_journal(path: Path) -> Left:
             if line is None:
                 raise ValueError
             if "change" in line:
-                fields = {key: line[key] for key in ("server", "kind", "details", "boot", "machine")}
-                standing[line["change"]] = Change(line["change"], **fields)
+                change = _read_change(line)
+                standing[change.number] = change
             elif "undone" in line:
-                standing.pop(line["undone"], None)
+                standing.pop(_number(line["undone"]), None)
             else:
-                left.kept = line["kept"]
+                left.kept = _text(line["kept"])
         except (KeyError, TypeError, ValueError):
             raise TestbedError(f"the journal {path} is damaged: mend it or move it away, then look after the testbed") from None
     left.changes = list(standing.values())
@@ -288,10 +347,27 @@ def _change_line(change: Change) -> dict[str, Any]:
     return {"change": fields.pop("number"), **fields}
 
 
+def _read_change(line: Mapping[str, Any]) -> Change:
+    details = {key: _text(value) for key, value in dict(line["details"]).items()}
+    return Change(_number(line["change"]), _text(line["server"]), _text(line["kind"]), details, _text(line["boot"]), _text(line["machine"]))
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -93,7 +93,7 @@ class TestbedLock:
     def _take(self) -> None:
         answer = self._ask("take", force=self._take_over)
         if (who := answer.get("held")) and "pid" in who and is_dead(who):  # its SSH connection may outlive it
-            answer = self._ask("take", force=True)
+            answer = self._ask("take", dead=who["id"])
         if who := answer.get("held"):
             raise TestbedError(_refusal(who))
         for who in answer["replaced"]:
@@ -105,13 +105,16 @@ class TestbedLock:
     def _renew(self) -> None:
         """The connection that showed that this process lives was cut; there is a new one."""
         if who := self._ask("take").get("held"):
+            self._host.close()  # else the next command would reach it over this connection, unasked
             taker = describe(who) if "pid" in who else "another process"
             raise TestbedError(f"the testbed was taken over by {taker} while the host could not be reached")
 
-    def _ask(self, action: str, force: bool = False) -> dict[str, Any]:
-        asked = {"action": action, "folder": _FOLDER, "things": self._things, "record": self._record, "force": force}
+    def _ask(self, action: str, force: bool = False, dead: str = "") -> dict[str, Any]:
+        asked: dict[str, Any] = {"action": action, "folder": _FOLDER, "things": self._things, "record": self._record}
+        asked |= {"force": force, "dead": dead}
         script = Path(holder.__file__).read_text()
-        answer = self._host.run(["python3", "-", json.dumps(asked)], input=script, sudo=True)
+        # -I: the folder in which it runs may hold a file with the name of a module.
+        answer = self._host.run(["python3", "-I", "-", json.dumps(asked)], input=script, sudo=True)
         return _understood(self._host.name, answer.stdout)
 
 
@@ -132,9 +135,14 @@ def _understood(machine: str, text: str) -> dict[str, Any]:
 
 
 def _whole(who: Any) -> dict[str, Any]:
+    return who if is_whole(who) and isinstance(who.get("id"), str) else {"id": "damaged"}
+
+
+def is_whole(who: Any) -> bool:
+    """Whether it is what :func:`this_process` gives."""
     numbers, texts = ("pid", "start"), ("user", "hostname", "machine", "machine_boot", "command", "since")
     good = isinstance(who, dict) and all(isinstance(who.get(key), int) for key in numbers)
-    return who if good and all(isinstance(who.get(key), str) for key in texts) else {"id": "damaged"}
+    return good and all(isinstance(who.get(key), str) for key in texts)
 
 
 def _refusal(who: dict[str, Any]) -> str:

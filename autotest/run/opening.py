@@ -27,6 +27,8 @@ def open_testbed(testbed: Testbed, *, exclusive: bool = False, temporary: bool =
     """
     lab = Lab(testbed) if testbed.lab else None
     with journaled_servers(testbed, lab.undo if lab else None) as servers:
+        if exclusive:
+            servers.journal.begin()
         with TestbedLock(servers).held() if exclusive else nullcontext():
             if exclusive:
                 undo_what_is_left(testbed, kept=False)
@@ -75,5 +77,14 @@ def undo_what_is_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind 
 def open_as_it_is(testbed: Testbed, take_over: bool = False) -> Iterator[Servers]:
     """The servers of a locked testbed, without bringing the lab up and without recovery."""
     ways = Lab(testbed).transports() if testbed.lab else None
-    with journaled_servers(testbed, transports=ways) as servers, TestbedLock(servers, take_over).held():
-        yield servers
+    with journaled_servers(testbed, transports=ways) as servers:
+        servers.journal.begin()
+        with TestbedLock(servers, take_over).held():
+            yield servers
+
+
+def recover_if_needed(testbed: Testbed) -> None:
+    """Undo what dead runs left, if they left anything; else nothing is opened."""
+    if any(not left.kept for left in left_journals(testbed)):
+        with open_as_it_is(testbed):
+            undo_what_is_left(testbed, kept=False)

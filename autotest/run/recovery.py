@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from autotest.config.testbed import Testbed
 from autotest.errors import TestbedError
 from autotest.remote.transport import Transport
-from autotest.run.journal import Left, Undo, read_journal
-from autotest.run.lock import describe, is_dead, this_process
+from autotest.run.journal import Left, Undo, UndoFailed, read_journal
+from autotest.run.lock import describe, is_dead, is_whole, this_process
+from autotest.servers.server import is_own_name
 from autotest.servers.testbed import Servers
+
+log = logging.getLogger(__name__)
 
 #: How a server is reached and where its sessions are: as it was when a change was made, whatever the file says now.
 _WAY = ("fqdn", "ssh_config", "ssh_as_root", "netns", "tmux_socket")
@@ -27,7 +31,10 @@ def journal_folder(testbed: Testbed) -> Path:
     """Where this user's journals of a testbed are; they outlive a boot of this machine."""
     base = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
     host = testbed.host
-    key = hashlib.sha256(json.dumps([host.fqdn, host.netns, host.tmux_socket]).encode()).hexdigest()[:16]
+    names = [host.fqdn, host.netns, host.tmux_socket]
+    if is_own_name(host.fqdn) or is_own_name(testbed.loadgen.fqdn):  # homes may be shared by several machines
+        names.append(this_process()["machine"])
+    key = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
     return Path(base) / "autotest" / "journals" / key
 
 
@@ -58,9 +65,23 @@ def left_journals(testbed: Testbed) -> list[Left]:
         TestbedError: one of them cannot be read.
     """
     folder = journal_folder(testbed)
+    _remove_unfinished(folder)
     paths = sorted(folder.glob("*.journal"), reverse=True) if folder.is_dir() else []
     found = [read_journal(path) for path in paths]
+    for left in found:
+        if not is_whole(left.header.get("who")):
+            raise TestbedError(f"the journal {left.path} does not tell whose it is: move it away, then look after the testbed")
     return [left for left in found if is_dead(left.header["who"]) is not False]
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what processes left that ended while they wrote their journal anew; the journal itself is whole."""
+    for path in folder.glob(".*-*.journal.new"):
+        pid = path.name.rpartition("-")[2].partition(".")[0]
+        if not Path("/proc", pid).exists():
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # there are others
+                folder.rmdir()
 
 
 def undo_left(
@@ -79,14 +100,18 @@ def undo_left(
     Raises:
         UndoFailed: some of it cannot be undone; without ``forget`` it stays in the journal.
     """
-    with Servers(_as_it_was(testbed, left.header["way"]), undo_more=undo_more, transports=transports) as servers:
+    with Servers(_as_it_was(testbed, left.header.get("way")), undo_more=undo_more, transports=transports) as servers:
         journal = left.journal(servers.undo)
         done: list[str] = []
         try:
             journal.undo(say=done.append)
-        finally:
+        except UndoFailed:
+            for line in done:
+                log.info("undone: %s", line)
             if forget:
                 journal.forget()
+            raise
+        finally:
             journal.close()
     return done
 
@@ -96,7 +121,7 @@ def whose(left: Left) -> str:
     return describe(left.header["who"])
 
 
-def _as_it_was(testbed: Testbed, way: dict[str, dict[str, Any]]) -> Testbed:
+def _as_it_was(testbed: Testbed, way: Any) -> Testbed:
     try:
         servers = {name: dataclasses.replace(getattr(testbed, name), **way[name]) for name in _SERVERS}
     except (KeyError, TypeError):

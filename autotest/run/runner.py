@@ -118,13 +118,15 @@ class Runner(Generic[Context]):
                 figures = job.measure()
             except StageFailed as failure:
                 self._expected(failure.reason)
-                log.warning("%s %s: %s cannot be set up: %s", position, job.name, failure.stage, failure.reason)
+                anew = 0 < attempt < job.retries
+                reason = self._leave_what_broke(failure.reason, keep=0 if anew else len(self._entered))
+                log.warning("%s %s: %s cannot be set up: %s", position, job.name, failure.stage, reason)
                 if attempt == job.retries:
                     what = f"{failure.stage} ({self._describe(failure.prefix)})"
-                    self._give_up(job, failure.index, failure.prefix, Failure(what, str(failure.reason)))
+                    self._give_up(job, failure.index, failure.prefix, Failure(what, reason))
             except Exception as error:
                 self._expected(error)
-                reason = self._leave_what_broke(error, thoroughly=attempt > 0)
+                reason = self._leave_what_broke(error, keep=0 if attempt else max(0, len(self._entered) - 1))
                 log.warning("%s %s: %s", position, job.name, reason)
                 if attempt == job.retries:
                     self._failed(job, reason)
@@ -134,18 +136,20 @@ class Runner(Generic[Context]):
                 log.info("%s %s: %s (%.1f s)", position, job.name, figures, time.monotonic() - start)
                 return
 
-    def _leave_what_broke(self, error: Exception, thoroughly: bool) -> str:
-        """Leave the stages from the one that broke on; returns what is known of why a trial failed.
+    def _leave_what_broke(self, error: Exception, keep: int) -> str:
+        """Leave the stages from the one that broke on; returns what is known of why a trial or a stage failed.
 
-        Where no stage is found broken, the last one is made anew, and all of them when the trial fails again.
+        At most the first ``keep`` stay. Where no stage is found broken, a trial's last one is made anew, or the stage
+        itself tried again; what fails again gets all of them made anew.
         """
         broken = self._entered.broken()
         if broken is None:
-            self._entered.leave(keep=0 if thoroughly else max(0, len(self._entered) - 1))
+            self._entered.leave(keep)
             return str(error)
         index, stage, cause = broken
         self._expected(cause)
-        self._entered.leave(keep=0 if thoroughly else index)
+        self._entered.leave_from(index)
+        self._entered.leave(min(keep, index))
         return f"{stage}: {cause}\nseen as: {error}"
 
     def _failed(self, job: Job, reason: str) -> None:

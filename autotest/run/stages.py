@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
+
+log = logging.getLogger(__name__)
 
 Context = TypeVar("Context")
 
@@ -20,13 +24,16 @@ class Stage(Generic[Context]):
         name: for the user.
         parameter: the last parameter that the step depends on; all before it count too.
         enter: from the context of the run and the case up to that parameter, the step as a context manager.
-        check: raises when what was set up does not work any more; asked after a trial that failed. None: never asked.
+        check: raises when what was set up does not work any more; asked after a failure. None: never asked.
+        end: makes an end of what is found broken before the stages that were entered on it are left, which then have
+            nothing to undo on it.
     """
 
     name: str
     parameter: str
     enter: Callable[[Context, Case], AbstractContextManager[object]]
     check: Callable[[Context, Case], None] | None = None
+    end: Callable[[Context, Case], None] | None = None
 
 
 class EnteredStages(Generic[Context]):
@@ -77,6 +84,16 @@ class EnteredStages(Generic[Context]):
                 except Exception as error:
                     return index, stage.name, error
         return None
+
+    def leave_from(self, index: int) -> None:
+        """Leave a stage that is broken, and those after it."""
+        stage, (prefix, _) = self._stages[index], self._entered[index]
+        if stage.end:
+            try:
+                stage.end(self._context, prefix)
+            except (AutotestError, OSError) as error:
+                log.debug("%s cannot be ended, leaving it tries again: %s", stage.name, error)
+        self.leave(keep=index)
 
     def __len__(self) -> int:
         return len(self._entered)

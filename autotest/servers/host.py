@@ -16,7 +16,7 @@ from autotest.config.testbed import GuestConfig, HostConfig, Testbed
 from autotest.errors import ConnectError, QemuError, TestbedError, WaitTimeout
 from autotest.network.kinds import InterfaceKind
 from autotest.qemu import accelerator, qmp, tsc
-from autotest.qemu.console import panic
+from autotest.qemu.console import around_panic, panic
 from autotest.qemu.parts import program_of
 from autotest.remote.ssh_config import resolve
 from autotest.remote.tmux import Session, SessionError
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 _QEMU_START_TIMEOUT = 15.0  # seconds until QEMU answers on QMP
 _CHECK_TIMEOUT = 3.0  # seconds in which a guest that works takes a login
 _POWERDOWN_TIMEOUT = 60.0  # seconds that a guest with a disk of its own gets to shut down
-_CONSOLE_LINES = 30  # of the console in an error; the line that names a panic is quoted besides
+_CONSOLE_LINES = 30  # of the console in an error
 _SHORTEST_TRY, _LONGEST_TRY = 0.1, 5.0  # seconds for one try to connect to a booting guest
 _TSC_KHZ = re.compile(r"[1-9][0-9]{3,8}")  # 1 MHz to 1 THz
 _MACVTAP_OPEN = 'device=$1; shift; exec "$@" {fd}<>"$device"'.replace("{fd}", str(MACVTAP_FD))
@@ -80,6 +80,12 @@ class Host(DeviceUnderTest):
         with self.journal.scope():
             self.admin_network_up()
             yield
+
+    def check_admin_network(self) -> None:
+        """Raises TestbedError when one of its links is gone or down."""
+        assert self.config.admin_bridge and self.config.admin_tap
+        for link in (self.config.admin_bridge, self.config.admin_tap):
+            self.links.require_up(link)
 
     @contextmanager
     def test_network(self, kind: InterfaceKind, guest: bool) -> Iterator[None]:
@@ -173,7 +179,8 @@ class Host(DeviceUnderTest):
         memory = posixpath.join(self.memory_dir, "tsc-khz")
         known = (self.transport.read(memory) or "").strip()
         if not _TSC_KHZ.fullmatch(known):
-            known = self.run(["python3", "-"], input=Path(tsc.__file__).read_text()).stdout.strip()
+            # -I: the folder in which it runs may hold a file with the name of a module.
+            known = self.run(["python3", "-I", "-"], input=Path(tsc.__file__).read_text()).stdout.strip()
             if not _TSC_KHZ.fullmatch(known):
                 raise TestbedError(f"{self.name}: the rate of its time stamp counter cannot be {known[:100]!r} kHz")
             self.transport.write(memory, f"{known}\n")
@@ -191,26 +198,41 @@ class Host(DeviceUnderTest):
         if code is None and not reason:
             session.require_life()
             return
-        problem = f"the guest's kernel gave up: {reason}" if reason else f"QEMU ended with exit code {code}:"
-        raise QemuError(f"{self.name}: {problem}\n{session.tail(_CONSOLE_LINES)}")
+        if reason:
+            raise QemuError(f"{self.name}: the guest's kernel gave up: {reason}\n{around_panic(console, _CONSOLE_LINES)}")
+        raise QemuError(f"{self.name}: QEMU ended with exit code {code}:\n{session.tail(_CONSOLE_LINES)}")
 
     def check_guest(self, guest: Guest) -> None:
         """Look after a guest with which something may be wrong.
 
         Raises:
-            QemuError: QEMU ended, hangs or was stopped, or the guest's kernel gave up; with the console's last lines.
+            QemuError: as :meth:`require_running_guest` does.
             ConnectError: the guest takes no login any more.
+        """
+        self.require_running_guest()
+        guest.close()
+        try:
+            guest.ping(_CHECK_TIMEOUT)
+        except ConnectError as error:
+            raise ConnectError(f"{error}; its console says:\n{self.guest_session.tail(_CONSOLE_LINES)}") from None
+
+    def require_running_guest(self) -> None:
+        """Without a word to the guest itself.
+
+        Raises:
+            QemuError: QEMU ended, hangs or was stopped, or the guest's kernel gave up; with lines of the console.
+            SessionError: QEMU is gone.
         """
         session = self.guest_session
         self._raise_if_ended(session)
         if not qmp.is_listening(self.transport, self.qmp_socket):
             hint = ": its process is stopped" if session.state() == "T" else ""
             raise QemuError(f"{self.name}: QEMU does not answer{hint}\n{session.tail(_CONSOLE_LINES)}")
+
+    def give_up_guest(self, guest: Guest) -> None:
+        """End a guest that does not work; what was changed on it ends with it."""
         guest.close()
-        try:
-            guest.ping(_CHECK_TIMEOUT)
-        except ConnectError as error:
-            raise ConnectError(f"{error}; its console says:\n{session.tail(_CONSOLE_LINES)}") from None
+        self.journal.undo_machine(guest.name)
 
     @contextmanager
     def _macvtap_opener(self, name: str | None) -> Iterator[list[str]]:

@@ -28,6 +28,7 @@ from autotest.servers.undoing import undo
 
 log = logging.getLogger(__name__)
 
+_KNOWN = "known"
 # A line of sha256sum: with a backslash in front, backslash, line feed and carriage return in the name are escaped.
 _SHA256_LINE = re.compile(r"(\\?)([0-9a-f]{64}) [ *](.+)", re.DOTALL)
 _ESCAPED = re.compile(r"\\([\\nr])")
@@ -97,10 +98,14 @@ class Server:
         """The way there."""
         found = self._given_transport or transport_to(self.name, self.config)
         found.note_temporary = self._note_file
+        found.temporary_is_gone = self._file_is_gone
         return found
 
     def _note_file(self, path: str) -> None:
         self.note("file", path=path)
+
+    def _file_is_gone(self, path: str) -> None:
+        self.journal.settle(self.name, "file", {"path": path})
 
     @cached_property
     def links(self) -> Links:
@@ -139,12 +144,15 @@ class Server:
         It is in ``/run`` for root and in the cache folder of any other user, so it outlives this process but
         nobody else can write to it.
         """
-        return self._folder(posixpath.basename(self.config.tmux_socket))
+        name = posixpath.basename(self.config.tmux_socket)
+        if name in ("", ".", "..", _KNOWN, "held"):  # the last two are folders of all, one of them the lock's
+            raise TestbedError(f"{self.name}: tmux_socket {self.config.tmux_socket!r} cannot be the name of a folder there")
+        return self._folder(name)
 
     @cached_property
     def memory_dir(self) -> str:
         """A folder there for what was found out about the machine, which holds until its next boot."""
-        return self._folder("known")
+        return self._folder(_KNOWN)
 
     def _folder(self, name: str) -> str:
         base = "/run/autotest"
@@ -154,8 +162,9 @@ class Server:
         folder = posixpath.join(base, name)
         if self.transport.is_local:
             os.makedirs(folder, 0o700, exist_ok=True)
+            os.chmod(folder, 0o700)  # it may have been there
         else:
-            self.run(["mkdir", "-p", "-m", "700", "--", folder])
+            self.run(["sh", "-c", 'mkdir -p -m 700 -- "$1" && chmod 700 -- "$1"', "sh", folder])
         return folder
 
     def _home(self) -> str:

@@ -20,7 +20,8 @@ _BINARIES = ("build/MoonGen", "bin/MoonGen")  # a source build, and all others
 _IN_LUA = {byte: chr(byte) if 32 <= byte < 127 else f"\\{byte:03}" for byte in range(256)}
 _IN_LUA |= {ord('"'): '\\"', ord("\\"): "\\\\"}
 _PORT = 0  # the test interface is the only port that our configuration names
-_NOT_IN_A_DEVICE = re.compile(r"[,=\[\]()\s\0]|^$")  # rte_kvargs.c splits there, or takes the rest for a list, without any escape
+# DPDK's rte_kvargs.c splits there, or takes what follows for a list; there is no escape.
+_NOT_IN_A_DEVICE = re.compile(r"[,=\[\]()\s\0]|^$")
 
 
 def dpdk_config(iface: str, file_prefix: str) -> str:
@@ -32,7 +33,7 @@ def dpdk_config(iface: str, file_prefix: str) -> str:
         TrafficError: DPDK has no way to write that name.
     """
     if found := _NOT_IN_A_DEVICE.search(iface):
-        raise TrafficError(f"DPDK takes no interface named {iface!r}: to its --vdev option {found[0]!r} is not part of a name")
+        raise TrafficError(f"DPDK takes no interface named {iface!r}: to --vdev {found[0]!r} is not part of a name")
     options = ["--no-huge", "-m", "256", "--no-pci", "--file-prefix", file_prefix]
     options += ["--vdev", f"net_af_packet0,iface={iface},qpairs=2"]
     return "DPDKConfig {\n  cli = { " + ", ".join(_lua_string(option) for option in options) + " },\n}\n"

@@ -8,6 +8,7 @@ import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,33 +24,36 @@ from autotest.plan.parameters import Section
 pytestmark = pytest.mark.filterwarnings("error")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TESTBEDS = [REPOSITORY / "autotest.conf", REPOSITORY / "configs/lab-ssh.conf", REPOSITORY / "configs/real-testbed.conf"]
-TESTS = [REPOSITORY / "tests.conf", REPOSITORY / "configs/tests-virtio.conf"]
+REAL = {
+    "testbed": [REPOSITORY / name for name in ("autotest.conf", "configs/lab-ssh.conf", "configs/real-testbed.conf")],
+    "tests": [REPOSITORY / name for name in ("tests.conf", "configs/tests-virtio.conf")],
+}
 
 SECTIONS = ["host", "guest", "loadgen", "local", "common", "lab", "load-latency", "DEFAULT"]
 LINKS = ["test_iface", "admin_bridge", "admin_tap", "test_bridge", "test_tap", "test_macvtap"]
-PATHS = ["moongen_dir", "root_disk_file", "outputdir", "ssh_config", "xdp_reflector_dir", "moonprogs_dir"]
 KEYS = [*HostConfig.__dataclass_fields__, *GuestConfig.__dataclass_fields__, *LabConfig.__dataclass_fields__]
 KEYS += [parameter.key for parameter in KIND.parameters] + [setting.name for setting in KIND.settings] + ["size", "username"]
 
 HOSTILE = [
     # references: broken, missing, to themselves, in a circle, to everything
-    "${", "${}", "${:}", "${a}", "${host:fqdn}", "${guest:fqdn}", "${a:b:c}", "$", "$$", "$$${fqdn}", "${fqdn}", "${memory}",
-    "${DEFAULT:username}", "${projectDirectory}/x", "${common:lab_dir}", "%(fqdn)s", "%", "%d", "%h", "${${a}}", "${a\n b}",
+    "${", "${}", "${:}", "${a}", "${host:fqdn}", "${guest:fqdn}", "${a:b:c}", "$", "$$", "$$${fqdn}", "${fqdn}",
+    "${memory}", "${DEFAULT:username}", "${projectDirectory}/x", "${common:lab_dir}", "%(fqdn)s", "%", "%d",
+    "%h", "${${a}}", "${a\n b}",
     # what a shell, ssh, tmux, QEMU or the kernel would take for more than a name
-    "$(reboot)", "`reboot`", "; reboot", "a;reboot", "a|b", "a&b", "'", '"', "\\", "a'b", "-", "-rf", "--help", "-oProxyCommand=x",
-    "a b", "a\tb", "a\n  b", "a\n\n  b", "~", "~/x", "~nobody-has-this/x", "~root/x", "..", ".", "/", "//", "a/b", "../../x",
-    "/proc/x", "/dev/null/x", "x,if=none", "a,b", "a:b,c:", "a:/b,a:/c", "a:-b", "tap%d", "#", ";", "a #b", "[x]", "*", "?", "!",
-    "eth0", "tap0", "br0", "a" * 15, "a" * 16, "ü" * 8, "ü", "a\u00a0b", "a\u2028b", "a\x85b", "\0", "a\0b", "\x1b[2J", "\x7f", "\u202e",
+    "$(reboot)", "$$(reboot)", "`reboot`", "; reboot", "a;reboot", "a|b", "a&b", "'", '"', "\\", "a'b", "-", "-rf",
+    "--help", "-oProxyCommand=x", "a b", "a\tb", "a\n  b", "a\n\n  b", "~", "~/x", "~nobody-has-this/x", "~root/x", "..",
+    ".", "/", "//", "a/b", "../../x", "/proc/x", "/dev/null/x", "x,if=none", "a,b", "a:b,c:", "a:/b,a:/c", "a:-b", "tap%d",
+    "#", ";", "a #b", "[x]", "*", "?", "!", "eth0", "tap0", "br0", "a" * 15, "a" * 16, "ü" * 8, "ü", "a\u00a0b", "a\u2028b",
+    "a\x85b", "\0", "a\0b", "\x1b[2J", "\x7f", "\u202e", "\ud800",
     # numbers and the like
     "0", "1", "2", "64", "-1", "+5", "007", "1_0", "1e9", "1.5", ".5", "5.", "0x10", "nan", "inf", "-inf", "٣", "１２", "²",
     "9" * 20, "1" * 5000, "-" + "9" * 4400, "0.1" + "0" * 400, "yes", "no", "ON", "true", "None", "null",
     # lists
-    "", ",", ", ,", "a,,b", "1,1", "1, 2,\n 3", "host", "pcvm", "microvm, host", "bridge, macvtap", "xdp", "moongen", "q:, q:/x",
+    "", ",", ", ,", "a,,b", "1,1", "1, 2,\n 3", "host", "pcvm", "microvm, host", "bridge, macvtap", "xdp", "q:, q:/x",
     # addresses
     "52:54:00:fa:00:60", "53:54:00:fa:00:60", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "0000:51:00.0", "51:ff.0", "::1/64",
-    "10.0.0.1/24", "10.0.0.1/33", "10.0.0.1/-1", "224.0.0.1/4", "fe80::1%a;b/64", "localhost", "root@host", "@", "a@", "[::1]:22",
-    "/" * 300, "a" * 300, "/run/x", "/run/../etc", "/etc", "🙂",
+    "10.0.0.1/24", "10.0.0.1/33", "10.0.0.1/-1", "224.0.0.1/4", "fe80::1%a;b/64", "localhost", "root@host", "@", "a@",
+    "[::1]:22", "/" * 300, "a" * 300, "/run/x", "/run/../etc", "/etc", "🙂",
 ]  # fmt: skip
 
 hostile = st.sampled_from(HOSTILE)
@@ -70,47 +74,59 @@ structured = st.builds("{}{}".format, st.sampled_from(WHOLE), st.lists(line, max
 
 # Every key with a value that is right.
 SERVER = {
-    "fqdn": "{}.example", "netns": "n", "ssh_config": "/s", "ssh_as_root": "no", "test_iface": "nic", "test_iface_addr": "51:00.0",
-    "test_iface_driv": "ice", "test_iface_dpdk_driv": "vfio-pci", "test_iface_ip_net": "10.2.0.1/24", "moongen_dir": "/m",
-    "moonprogs_dir": "/p", "xdp_reflector_dir": "/x", "tmux_socket": "t-{}",
+    "fqdn": "{}.example", "netns": "n", "ssh_config": "/s", "ssh_as_root": "no", "test_iface": "nic",
+    "test_iface_addr": "51:00.0", "test_iface_driv": "ice", "test_iface_dpdk_driv": "vfio-pci",
+    "test_iface_ip_net": "10.2.0.1/24", "moongen_dir": "/m", "moonprogs_dir": "/p", "xdp_reflector_dir": "/x",
+    "tmux_socket": "t-{}",
 }  # fmt: skip
-FULL: dict[str, dict[str, str]] = {
-    name: {key: text.format(name) for key, text in SERVER.items()} for name in ("host", "guest", "loadgen")
-}
-FULL["host"] |= {
-    "netns": "hn", "test_iface_mac": "52:54:00:00:00:01", "admin_bridge": "ab", "admin_bridge_ip_net": "10.1.0.1/24", "admin_tap": "at",
-    "test_bridge": "tb", "test_bridge_ip_net": "10.3.0.1/24", "test_tap": "tt", "test_macvtap": "tm", "test_iface_vfio_driv": "v",
-    "qemu_path": "/q", "accelerator": "auto", "vmux_path": "/v", "vmux_qemu_path": "/v", "vmux_socket_path": "/v",
-    "root_disk_file": "/d", "root_disk_snapshot": "yes", "fsdevs": "home:/home, nix:/nix",
+HOST = {
+    "netns": "hn", "test_iface_mac": "52:54:00:00:00:01", "admin_bridge": "ab", "admin_bridge_ip_net": "10.1.0.1/24",
+    "admin_tap": "at", "test_bridge": "tb", "test_bridge_ip_net": "10.3.0.1/24", "test_tap": "tt", "test_macvtap": "tm",
+    "test_iface_vfio_driv": "v", "qemu_path": "/q", "accelerator": "auto", "vmux_path": "/v", "vmux_qemu_path": "/v",
+    "vmux_socket_path": "/v", "root_disk_file": "/d", "root_disk_snapshot": "yes", "fsdevs": "home:/home, nix:/nix",
 }  # fmt: skip
-FULL["guest"] |= {
-    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "512", "admin_iface_mac": "52:54:00:00:00:03", "cpu_model": "max",
-    "kernel": "/k", "initrd": "/i", "kernel_args": "quiet a=b", "boot_timeout": "9",
+GUEST = {
+    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "512", "admin_iface_mac": "52:54:00:00:00:03",
+    "cpu_model": "max", "kernel": "/k", "initrd": "/i", "kernel_args": "quiet a=b", "boot_timeout": "9",
 }  # fmt: skip
-FULL["loadgen"] |= {"netns": "ln", "test_iface_mac": "52:54:00:00:00:04"}
-FULL["local"] = {"moonprogs_dir": "p"}
-FULL["lab"] = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_address": "10.1.0.2/24", "sshd": "no"}
-FULL["load-latency"] = {
+LAB = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_address": "10.1.0.2/24", "sshd": "no"}
+LISTS = {
     "machines": "pcvm, host", "interfaces": "bridge, pnic", "qemus": "a:, b:/b", "vhosts": "no", "ioregionfds": "no",
-    "reflectors": "xdp", "rates": "1, 2", "sizes": "60", "runtimes": "1", "repetitions": "2", "warmup": "0.5", "cooldown": "true",
-    "accumulate": "yes", "outputdir": "o",
+    "reflectors": "xdp", "rates": "1, 2", "sizes": "60", "runtimes": "1", "repetitions": "2", "warmup": "0.5",
+    "cooldown": "true", "accumulate": "yes", "outputdir": "o",
 }  # fmt: skip
-PLACES = [(section, key) for section, keys in FULL.items() for key in keys]
 
 
-def whole(changed: Mapping[tuple[str, str], str], tests: bool) -> str:
+def server(name: str) -> dict[str, str]:
+    return {key: text.format(name) for key, text in SERVER.items()}
+
+
+FULL: dict[str, dict[str, dict[str, str]]] = {
+    "testbed": {
+        "host": server("host") | HOST,
+        "guest": server("guest") | GUEST | {"netns": "hn"},
+        "loadgen": server("loadgen") | {"netns": "ln", "test_iface_mac": "52:54:00:00:00:04"},
+        "local": {"moonprogs_dir": "p"},
+        "lab": LAB,
+    },
+    "tests": {"load-latency": LISTS},
+}
+PLACES = {kind: [(section, key) for section, keys in FULL[kind].items() for key in keys] for kind in FULL}
+
+
+def only(kind: str) -> dict[str, bool]:
+    """The loader that such a file is for."""
+    return {name: name == kind for name in FULL}
+
+
+def whole(kind: str, changed: Mapping[tuple[str, str], str]) -> str:
     """A testbed, or tests, that would be right but for the changed values."""
     rows = []
-    for section, keys in FULL.items():
-        if (section == "load-latency") == tests:
-            rows.append(f"[{section}]")
-            rows += [f"{key} = {changed.get((section, key), text)}" for key, text in keys.items()]
+    for section, keys in FULL[kind].items():
+        rows.append(f"[{section}]")
+        rows += [f"{key} = {changed.get((section, key), text)}" for key, text in keys.items()]
     return "\n".join(rows)
 
-
-several_changed = st.builds(
-    whole, st.dictionaries(st.sampled_from(PLACES), value, min_size=2, max_size=4), st.booleans()
-)
 
 MARKS = "[]=:#;$(){}%'\"`\\|&<> \n\r\t\0\v\f\x1b\x1c\x85\u00a0\u2028\ufeff\ud800a0-_.,@/é٣🙂"
 
@@ -120,7 +136,8 @@ def mutated(draw: st.DrawFn, originals: list[str]) -> str:
     """A real file with a few changes such as hands and editors make, and worse ones."""
     text = draw(st.sampled_from(originals))
     number = st.integers(0, 1 << 16)
-    for change, where, other, what in draw(st.lists(st.tuples(st.integers(0, 5), number, number, value), min_size=1, max_size=6)):
+    changes = st.lists(st.tuples(st.integers(0, 5), number, number, value), min_size=1, max_size=6)
+    for change, where, other, what in draw(changes):
         rows = text.split("\n")
         row, second = where % len(rows), other % len(rows)
         at = where % (len(text) + 1)
@@ -181,7 +198,8 @@ def assert_is_harmless(testbed: Testbed) -> None:
     assert all(int(mac[:2], 16) % 2 == 0 for mac in macs if mac)
     for config in (testbed.host, testbed.guest, testbed.loadgen, testbed.local, testbed.lab):
         for text in vars(config).values() if config else ():
-            assert not isinstance(text, str) or (text.isprintable() and not text.startswith("-") or text == config.kernel_args)
+            if isinstance(text, str):
+                assert text.isprintable() and (text[:1] != "-" or text == testbed.guest.kernel_args)
     for tag, folder in testbed.host.fsdevs:
         assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,30}", tag) and not folder.startswith("-")
     if testbed.lab:
@@ -202,82 +220,96 @@ def assert_is_whole(sections: list[Section]) -> None:
         assert str(section.settings["outputdir"]).isprintable()
 
 
+Load = Callable[..., None]
+
+
 @pytest.fixture
-def load(watch, tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], None]:  # type: ignore[no-untyped-def]
-    """Loads a file's content as a testbed and as tests, and checks whatever comes out."""
+def load(watch, tmp_path_factory: pytest.TempPathFactory) -> Load:  # type: ignore[no-untyped-def]
+    """Loads a file's content as a testbed, as tests, or as both, and checks whatever comes out."""
     file = tmp_path_factory.mktemp("fuzz") / "file.conf"
 
-    def load(content: bytes) -> None:
-        file.write_bytes(content)
+    def load(content: str | bytes, testbed: bool = True, tests: bool = True) -> None:
+        file.write_bytes(content if isinstance(content, bytes) else as_bytes(content))
         with watch.nothing_happens():
             try:
-                assert_is_harmless(load_testbed(file, REPOSITORY))
+                if testbed:
+                    assert_is_harmless(load_testbed(file, REPOSITORY))
             except ConfigError as error:
                 assert_is_clear(error, file)
             try:
-                assert_is_whole(load_sections(file, REPOSITORY, KIND.parameters, KIND.settings))
+                if tests:
+                    assert_is_whole(load_sections(file, REPOSITORY, KIND.parameters, KIND.settings))
             except ConfigError as error:
                 assert_is_clear(error, file)
 
-    load(b"[hots]\nx = y\n")  # imports what is imported late
+    load("[hots]\nx = y\n")  # imports what is imported late
     return load
 
 
-def fuzz(strategy: st.SearchStrategy, examples: int, check: Callable) -> None:  # type: ignore[type-arg]
-    settings(max_examples=examples, deadline=None, database=None)(given(strategy)(check))()
+def fuzz(strategy: st.SearchStrategy[Any], examples: int, check: Callable[..., None], **options: bool) -> None:
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(strategy)
+    def example(drawn: Any) -> None:
+        check(drawn, **options)
+
+    example()
 
 
 # -- 10 000 files ------------------------------------------------------------------------------------------
 
 
-def test_any_text(load: Callable[[bytes], None]) -> None:
-    fuzz(st.one_of(st.text(max_size=100), st.text(MARKS, max_size=60)).map(as_bytes), 2000, load)
+def test_any_text(load: Load) -> None:
+    fuzz(st.one_of(st.text(max_size=100), st.text(MARKS, max_size=60)), 2500, load)
 
 
-def test_any_bytes(load: Callable[[bytes], None]) -> None:
-    broken = st.tuples(st.sampled_from([b"\xef\xbb\xbf", b"\xff\xfe", b"[host]\n", b"a=b\r\n", b""]), st.binary(max_size=60))
-    fuzz(broken.map(b"".join), 1000, load)
+def test_any_bytes(load: Load) -> None:
+    begins = st.sampled_from([b"\xef\xbb\xbf", b"\xff\xfe", b"[host]\n", b"a=b\r\n", b""])
+    fuzz(st.builds(bytes.__add__, begins, st.binary(max_size=60)), 1500, load)
 
 
-def test_known_sections_and_keys_with_hostile_values(load: Callable[[bytes], None]) -> None:
-    fuzz(structured.map(as_bytes), 2000, load)
+def test_known_sections_and_keys_with_hostile_values(load: Load) -> None:
+    fuzz(structured, 1500, load)
 
 
-def test_whole_files_with_several_hostile_values(load: Callable[[bytes], None]) -> None:
-    fuzz(several_changed.map(as_bytes), 1500, load)
+@pytest.mark.parametrize("kind", ["testbed", "tests"])
+def test_whole_files_with_several_hostile_values(load: Load, kind: str) -> None:
+    changes = st.dictionaries(st.sampled_from(PLACES[kind]), value, min_size=2, max_size=4)
+    fuzz(changes.map(lambda changed: whole(kind, changed)), 1000, load, **only(kind))
 
 
-def test_each_key_with_each_hostile_value(load: Callable[[bytes], None]) -> None:
+@pytest.mark.parametrize("kind", ["testbed", "tests"])
+def test_the_real_files_with_mistakes_in_them(load: Load, kind: str) -> None:
+    fuzz(mutated([file.read_text() for file in REAL[kind]]), 1500, load, **only(kind))
+
+
+def test_very_long_lines_and_very_many(load: Load) -> None:
+    """Sizes at which anything that grows with their square would take minutes."""
+    piece = st.sampled_from(
+        ["a", " ", "\t", "a = b\n", "[a]\n", "=", "a,", "${", "${a}", "#", "\n", "  x\n", "$$", "é", "a = ${b}\n"]
+    )
+    start = st.sampled_from(["", "[t]\nrates = ", "[host]\nfqdn = ", "[host]\nb = x\na = ", "[common]\n"])
+    times = st.sampled_from([5_000, 50_000, 600_000])
+    fuzz(st.builds(lambda start, piece, times: start + piece * times, start, piece, times), 40, load)
+
+
+@pytest.mark.parametrize("kind", ["testbed", "tests"])
+def test_each_key_with_each_hostile_value(load: Load, kind: str) -> None:
     """Pairs of which a random choice would miss most; keys that all servers have, in one of them."""
-    for section, key in PLACES:
+    for section, key in PLACES[kind]:
         if section not in ("guest", "loadgen") or key not in SERVER:
             for text in HOSTILE:
-                load(as_bytes(whole({(section, key): text}, section == "load-latency")))
+                load(whole(kind, {(section, key): text}), **only(kind))
 
 
 def test_the_whole_files_are_right_and_have_every_key(tmp_path: Path) -> None:
     testbed, tests = tmp_path / "autotest.conf", tmp_path / "tests.conf"
-    testbed.write_text(whole({}, False))
-    tests.write_text(whole({}, True))
+    testbed.write_text(whole("testbed", {}))
+    tests.write_text(whole("tests", {}))
     loaded = load_testbed(testbed, tmp_path)
-    for section in ("host", "guest", "loadgen", "local", "lab"):
+    for section, keys in FULL["testbed"].items():
         config = getattr(loaded, section)
-        assert set(FULL[section]) == set(vars(config)) and None not in vars(config).values()
+        assert set(keys) == set(vars(config)) and None not in vars(config).values()
     assert load_sections(tests, tmp_path, KIND.parameters, KIND.settings)
-
-
-@pytest.mark.parametrize("files", [TESTBEDS, TESTS], ids=["testbeds", "tests"])
-def test_the_real_files_with_mistakes_in_them(load: Callable[[bytes], None], files: list[Path]) -> None:
-    fuzz(mutated([file.read_text() for file in files]).map(as_bytes), 2000, load)
-
-
-def test_very_long_lines_and_very_many(load: Callable[[bytes], None]) -> None:
-    """Sizes at which anything that grows with the square of them would take minutes."""
-    piece = st.sampled_from(["a", " ", "\t", "a = b\n", "[a]\n", "=", "a,", "${", "${a}", "#", "\n", "  x\n", "$$", "\u00e9", "a = ${b}\n"])
-    start = st.sampled_from(["", "[t]\nrates = ", "[host]\nfqdn = ", "[host]\nb = x\na = ", "[common]\n"])
-    times = st.sampled_from([5_000, 50_000, 600_000])
-    huge = st.builds(lambda start, piece, times: start + piece * times, start, piece, times)
-    fuzz(huge.map(as_bytes), 60, load)
 
 
 # -- from the command line ---------------------------------------------------------------------------------
@@ -324,8 +356,8 @@ def test_a_dry_run_of_any_files_shows_the_tree_or_the_problems(  # type: ignore[
         assert sorted(path.name for path in folder.iterdir()) == ["autotest.conf", "tests.conf"]
 
     programs = f"moonprogs_dir = {REPOSITORY}/moonprogs\n"
-    testbed_texts = [re.sub(r"moonprogs_dir = (\.\./)?moonprogs\n", programs, file.read_text()) for file in TESTBEDS]
-    tests_texts = [file.read_text() for file in TESTS]
+    testbed_texts = [re.sub(r"moonprogs_dir = (\.\./)?moonprogs\n", programs, file.read_text()) for file in REAL["testbed"]]
+    tests_texts = [file.read_text() for file in REAL["tests"]]
     run(testbed_texts[0], tests_texts[0])
     assert codes == {0}
     run("[hots]", "[x]\nx = y")

@@ -184,6 +184,111 @@ def test_a_line_that_is_no_ini_is_named_by_its_number_in_the_file(tmp_path: Path
     assert [other.message for other in others] == ["section is missing"] * 2
 
 
+LAB = (
+    "[lab]\nhost_netns = hn\nloadgen_netns = ln\n"
+    "[host]\nfqdn = localhost\nnetns = ${lab:host_netns}\n[guest]\nfqdn = g\nnetns = hn\n"
+    "[loadgen]\nfqdn = localhost\nnetns = ${lab:loadgen_netns}\n"
+)
+LAB_OVER_SSH = (
+    "[lab]\nsshd = yes\n[host]\nfqdn = h\ntmux_socket = th\n[guest]\nfqdn = g\n[loadgen]\nfqdn = l\ntmux_socket = tl\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "section", "key", "says"),
+    [
+        (minimal(host="admin_bridge = br\ntest_bridge = br"), "host", "test_bridge", "br is already [host] admin_bridge"),
+        (minimal(host="admin_tap = t\ntest_tap = t"), "host", "test_tap", "t is already [host] admin_tap"),
+        (minimal(host="test_iface = t\ntest_macvtap = t"), "host", "test_macvtap", "t is already [host] test_iface"),
+        (minimal(host="admin_bridge = t\nadmin_tap = t"), "host", "admin_tap", "t is already [host] admin_bridge"),
+        (
+            minimal(host="test_iface_mac = 52:54:00:00:00:01", loadgen="test_iface_mac = 52:54:00:00:00:01"),
+            "loadgen", "test_iface_mac", "52:54:00:00:00:01 is already [host] test_iface_mac",
+        ),
+        (
+            minimal(host="admin_bridge_ip_net = 10.0.0.1/24\ntest_bridge_ip_net = 10.0.0.1/16"),
+            "host", "test_bridge_ip_net", "10.0.0.1 is already [host] admin_bridge_ip_net",
+        ),
+        (
+            minimal(host="test_iface = n", loadgen="test_iface = n").replace("loadgen.example", "host.example"),
+            "loadgen", "test_iface", "n is already [host] test_iface",
+        ),
+        (minimal().replace("guest.example", "host.example"), "guest", "fqdn", "host.example is already [host] fqdn"),
+        (LAB.replace("[guest]\nfqdn = g\nnetns = hn", "[guest]\nfqdn = g"), "guest", "netns", "must be hn"),
+        (LAB.replace("= ln", "= hn"), "lab", "loadgen_netns", "hn is already [lab] host_netns"),
+        (LAB.replace("netns = ${lab:host_netns}", ""), "host", "netns", "must be hn"),
+        (LAB.replace("netns = ${lab:loadgen_netns}", "netns = other"), "loadgen", "netns", "must be ln"),
+        (LAB + "[lab]\n", "lab", None, "already exists"),
+        (
+            LAB.replace("host_netns = hn", "host_netns = -n").replace("${lab:host_netns}", "hn"),
+            "lab", "host_netns", "leading dash",
+        ),
+        (LAB.replace("[lab]", "[lab]\ndirectory = /home"), "lab", "directory", "expected a folder"),
+        (LAB_OVER_SSH.replace("= l\n", "= h\n"), "loadgen", "fqdn", "h is already [host] fqdn"),
+        (LAB_OVER_SSH.replace("= tl", "= th"), "loadgen", "tmux_socket", "th is already [host] tmux_socket"),
+        (LAB_OVER_SSH.replace("= h\n", "= localhost\n"), "host", "netns", "must be autotest-host"),
+    ],
+)  # fmt: skip
+def test_what_is_given_to_two_things_is_one_problem_that_names_the_other(
+    tmp_path: Path, content: str, section: str, key: str | None, says: str
+) -> None:
+    problems = problems_of(tmp_path, content)
+    assert where(problems) == [(section, key)]
+    assert says in problems[0].message
+
+
+def test_what_may_be_alike_is_no_problem(tmp_path: Path) -> None:
+    """Two machines have interfaces of the same name, host and loadgen may be one machine, each namespace is one."""
+    load(tmp_path, minimal(host="test_iface = n", guest="test_iface = n", loadgen="test_iface = n"))
+    load(tmp_path, minimal().replace("loadgen.example", "localhost").replace("host.example", "localhost"))
+    two_namespaces = minimal(host="netns = a\ntest_iface = n", loadgen="netns = b\ntest_iface = n")
+    load(tmp_path, two_namespaces.replace("loadgen.example", "host.example"))
+    load(tmp_path, LAB)
+    load(tmp_path, LAB_OVER_SSH)
+
+
+def test_an_inherited_value_that_is_wrong_is_one_problem(tmp_path: Path) -> None:
+    assert where(problems_of(tmp_path, "tmux_socket = a b\n" + minimal())) == [(None, "tmux_socket")]
+
+
+def test_mistakes_of_all_sorts_in_all_sections_are_found_at_once(tmp_path: Path) -> None:
+    """Of the form, of references, of names, of values, and of values in combination."""
+    content = """\
+[common]
+nic = ${nope}
+nic = eth1
+rubbish
+[host]
+fqdn = h;reboot
+admin_brige = br0
+admin_tap = t
+test_tap = t
+test_iface = ${common:nic}
+test_macvtap = ${a
+root_disk_file = -drive
+[guest
+[guest]
+fqdn = g
+vcpus = 0
+memory = lots
+admin_iface_mac = 01:00:5e:00:00:01
+[host]
+[hots]
+[loadgen]
+fqdn = -oProxyCommand=x
+netns = a/b
+tmux_socket = ../x
+"""
+    assert sorted(map(str, where(problems_of(tmp_path, content)))) == sorted(
+        map(str, [
+            ("common", "nic"), ("common", "nic"), (None, None), ("host", "fqdn"), ("host", "admin_brige"),
+            ("host", "test_tap"), ("host", "test_macvtap"), ("host", "root_disk_file"), (None, None), ("guest", "vcpus"),
+            ("guest", "memory"), ("guest", "admin_iface_mac"), ("host", None), ("hots", None), ("loadgen", "fqdn"),
+            ("loadgen", "netns"), ("loadgen", "tmux_socket"),
+        ])
+    )  # fmt: skip
+
+
 def test_missing_names_file_section_key_and_what_needs_it(tmp_path: Path) -> None:
     testbed = load(tmp_path, minimal(host="test_tap = tap0"))
     problems = testbed.missing("host", ("test_tap", "test_bridge"), "interface bridge")

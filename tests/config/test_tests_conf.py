@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,13 @@ def test_a_relative_output_directory_counts_from_the_file(tmp_path: Path) -> Non
         ({"qemus": "b(1):/x"}, "qemus", "file"),
         ({"qemus": "bücher:/x"}, "qemus", "file"),
         ({"qemus": "x" * 300}, "qemus", "long"),
+        ({"qemus": "-a:/x"}, "qemus", "leading dash"),
+        ({"qemus": "$$(x):/x"}, "qemus", "file's name"),
+        ({"qemus": "a:-x"}, "qemus", "not a path"),
+        ({"qemus": "a:/x\0"}, "qemus", "cannot be printed"),
+        ({"outputdir": "-x"}, "outputdir", "not a path"),
+        ({"outputdir": "a\n b"}, "outputdir", "line break"),
+        ({"outputdir": "~nobody-has-this/x"}, "outputdir", "home folder of nobody"),
         ({"machines": "pcwm"}, "machines", "did you mean 'pcvm'"),
         ({"interfaces": "brige"}, "interfaces", "did you mean 'bridge'"),
         ({"reflectors": "xpd"}, "reflectors", "did you mean 'xdp'"),
@@ -131,6 +139,30 @@ def test_all_mistakes_of_all_files_are_found_at_once(tmp_path: Path) -> None:
         ("b", "three", "runtimes"),
         ("c", None, None),
     ]
+
+
+def test_mistakes_of_all_sorts_in_all_sections_are_found_at_once(tmp_path: Path) -> None:
+    content = text("one", machines="pcvm\nmachines = host", rates="0, x, ${nope}") + "rubbish\n"
+    content += text("two", sizes="1", qemus="a:, a:/x", outputdir="${out}") + text("one")
+    content += text("three", repetitions="9" * 5000)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, content)
+    found = [(problem.section, problem.key) for problem in caught.value.problems]
+    assert sorted(map(str, found)) == sorted(
+        map(str, [("one", "machines"), ("one", "rates"), (None, None), ("two", "sizes"), ("two", "qemus"),
+                  ("two", "outputdir"), ("one", None), ("three", "repetitions")])
+    )  # fmt: skip
+    assert all(len(problem.message) < 200 for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("rates", [",".join(map(str, range(1, 50_000))), ",".join(["7"] * 50_000)])
+def test_a_long_list_takes_no_time(tmp_path: Path, rates: str) -> None:
+    start = time.monotonic()
+    try:
+        load(tmp_path, text(rates=rates))
+    except ConfigError as error:
+        assert len(error.problems) == 1
+    assert time.monotonic() - start < 10
 
 
 def test_a_file_without_sections_is_a_problem(tmp_path: Path) -> None:

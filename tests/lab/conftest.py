@@ -9,12 +9,12 @@ from labtest import PROJECT, CampaignFile, LabCommand, lab_command, own_lab
 
 @pytest.fixture(scope="session")
 def config(tmp_path_factory) -> Path:
-    return own_lab(PROJECT / "autotest.conf", tmp_path_factory.mktemp("lab") / "autotest.conf", "at-test")
+    return own_lab(PROJECT / "autotest.conf", tmp_path_factory.mktemp("lab") / "autotest.conf")
 
 
 @pytest.fixture(scope="session")
 def ssh_config(tmp_path_factory) -> Path:
-    return own_lab(PROJECT / "configs/lab-ssh.conf", tmp_path_factory.mktemp("ssh") / "autotest.conf", "at-test")
+    return own_lab(PROJECT / "configs/lab-ssh.conf", tmp_path_factory.mktemp("ssh") / "autotest.conf")
 
 
 @pytest.fixture
@@ -29,5 +29,7 @@ def ssh_lab(ssh_config: Path) -> Iterator[LabCommand]:
 
 
 @pytest.fixture
-def tests(tmp_path: Path) -> CampaignFile:
-    return CampaignFile(tmp_path / "tests.conf", tmp_path / "results")
+def tests(tmp_path: Path) -> Iterator[CampaignFile]:
+    campaign = CampaignFile(tmp_path / "tests.conf", tmp_path / "results")
+    yield campaign
+    assert list(campaign.results.rglob(".autotest-tmp.*")) == []

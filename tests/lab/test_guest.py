@@ -4,12 +4,12 @@ import json
 import subprocess
 
 import pytest
-from labtest import LabCommand
+from labtest import NAME, LabCommand
 
 
 def _in_host(command: list[str]) -> str:
     return subprocess.run(
-        ["ip", "netns", "exec", "at-test-host", *command], capture_output=True, text=True, check=True, timeout=10
+        ["ip", "netns", "exec", f"{NAME}-host", *command], capture_output=True, text=True, check=True, timeout=10
     ).stdout
 
 

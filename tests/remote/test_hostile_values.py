@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,7 +44,9 @@ def hostile_folder(tmp_path: Path) -> Path:
 
 @settings(max_examples=60, deadline=None, database=None, suppress_health_check=FIXTURES)
 @given(values, texts)
-def test_a_process_here_gets_just_these_arguments(record: str, hostile_folder: Path, given_: list[str], value: str) -> None:
+def test_a_process_here_gets_just_these_arguments(
+    record: str, hostile_folder: Path, given_: list[str], value: str
+) -> None:
     result = LocalTransport("near").run([record, value, *given_], cwd=str(hostile_folder), env={"X": value})
     assert recorded(result.stdout) == as_read([value, *given_])
     assert os.listdir(hostile_folder) == []
@@ -110,7 +112,13 @@ def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=30, deadline=None, database=None, suppress_health_check=FIXTURES)
 @given(values, texts)
 def test_the_shell_of_a_login_makes_these_arguments_of_what_is_sent(
-    record: str, hostile_folder: Path, sudo: None, monkeypatch: pytest.MonkeyPatch, shell: str, given_: list[str], value: str
+    record: str,
+    hostile_folder: Path,
+    sudo: None,
+    monkeypatch: pytest.MonkeyPatch,
+    shell: str,
+    given_: list[str],
+    value: str,
 ) -> None:
     options = {"cwd": str(hostile_folder), "env": {"X": value}, "sudo": True}
     sent = what_is_sent(monkeypatch, [record, value, *given_], **options)
@@ -183,7 +191,20 @@ def test_a_file_has_just_this_name(
     assert (place / "back").read_text() == "content"
 
 
-SOCKETS = ["a!!EXEC:touch pwned", "a,b", "a:b", "-", "'q'", "{x}", "\\", "sp ace", "a\nb", "ü🙂", "$(touch pwned)", "!!"]
+SOCKETS = [
+    "a!!EXEC:touch pwned",
+    "a,b",
+    "a:b",
+    "-",
+    "'q'",
+    "{x}",
+    "\\",
+    "sp ace",
+    "a\nb",
+    "ü🙂",
+    "$(touch pwned)",
+    "!!",
+]
 
 
 @pytest.fixture
@@ -220,9 +241,7 @@ def test_to_socat_the_path_of_a_socket_is_only_a_path(
     assert os.listdir(tmp_path) == [name]
 
 
-def test_a_socket_is_talked_to_whatever_its_name(
-    transport: Transport, tmp_path: Path, listener: socket.socket
-) -> None:
+def test_a_socket_is_talked_to_whatever_its_name(transport: Transport, tmp_path: Path, listener: socket.socket) -> None:
     thread = say_hello(listener, tmp_path / SOCKETS[0])
     with transport.connect_unix(str(tmp_path / SOCKETS[0]), 5) as connection:
         assert connection.recv(100) == b"hello"
@@ -233,7 +252,11 @@ def test_a_socket_is_talked_to_whatever_its_name(
 
 
 def make_session(request: pytest.FixtureRequest, tmux_socket: str, tmp_path: Path, name: str = "s") -> Session:
-    way = request.getfixturevalue("shared_ssh") if request.node.callspec.params["way"] == "ssh" else LocalTransport("near")
+    way = (
+        request.getfixturevalue("shared_ssh")
+        if request.node.callspec.params["way"] == "ssh"
+        else LocalTransport("near")
+    )
     return Session(way, tmux_socket, name, str(tmp_path))
 
 
@@ -276,24 +299,56 @@ def test_a_name_that_tmux_or_a_path_would_take_for_more_is_refused(name: str) ->
     assert not set(name) & set("#:.$%@=/; \n'\"") and not name.startswith("-")
 
 
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=FIXTURES)
-@given(st.one_of(st.none(), answers), st.one_of(st.none(), answers), st.one_of(st.none(), answers))
-def test_a_damaged_file_of_a_session_is_an_error_of_ours_and_no_signal_goes_astray(
-    monkeypatch: pytest.MonkeyPatch, pid: str | None, code: str | None, stat: str | None
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("_START_TIMEOUT", "_WRAPPER_TIMEOUT", "_KILL_TIMEOUT"):
         monkeypatch.setattr(f"autotest.remote.tmux.{limit}", 0.0)
-    machine = FakeMachine()
-    session = Session(machine, "socket", "s", "/folder", grace=0.0)
-    written = {"/folder/s.pid": pid, "/folder/s.exit": code, "/proc/1/stat": "1 (init) S" + " 1" * 30, "/proc/2/stat": stat}
+
+
+def session_with(machine: FakeMachine, **files: str | None) -> Session:
+    """A session that was started, by what is in its files; all processes that they could mean are there."""
+    written = {f"/folder/s.{suffix}": content for suffix, content in files.items()}
+    written |= {f"/proc/{pid}/stat": f"{pid} (x) S" + " 1" * 30 for pid in (0, 1, 2, 7, 4194305)}
     machine.files = {path: content for path, content in written.items() if content is not None}
+    return Session(machine, "socket", "s", "/folder", grace=0.0)
+
+
+def signalled(machine: FakeMachine) -> set[str]:
+    return {command[2] for command in machine.commands if command[0] == "kill"}
+
+
+@pytest.mark.parametrize(
+    "content", ["1 1", "0 1", "-1 1", "1.5 1", "2.5 1", "4194305 1", "7", "7 1 1", "seven 1", "٧ 1"]
+)
+def test_a_file_that_names_no_process_of_ours_lets_none_be_signalled(impatient: None, content: str) -> None:
+    machine = FakeMachine()
+    session = session_with(machine, pid=content)
+    for look in (session.pid, session.state, session.stop):
+        with pytest.raises(SessionError, match="s.pid is damaged"):
+            look()
+    assert not signalled(machine)
+
+
+def test_the_process_of_a_session_is_signalled_and_no_other(impatient: None) -> None:
+    machine = FakeMachine()
+    with pytest.raises(SessionError, match="process 7 of s cannot be ended"):
+        session_with(machine, pid="7 1\n").stop()
+    assert signalled(machine) == {"7"}
+
+
+@settings(max_examples=400, deadline=None, database=None, suppress_health_check=FIXTURES)
+@given(st.one_of(st.none(), answers), st.one_of(st.none(), answers))
+def test_a_damaged_file_of_a_session_is_an_error_of_ours_and_no_signal_goes_astray(
+    impatient: None, pid: str | None, code: str | None
+) -> None:
+    machine = FakeMachine()
+    session = session_with(machine, pid=pid, exit=code)
     for look in (session.exit_code, session.pid, session.state, session.duration, session.clock_jump, session.stop):
         try:
             look()
         except AutotestError:
             pass
-    signalled = [command[2] for command in machine.commands if command[0] == "kill"]
-    assert all(int(number) > 1 for number in signalled)
+    assert all(int(pid) > 1 for pid in signalled(machine))
 
 
 @settings(max_examples=300, deadline=None, database=None)
@@ -324,3 +379,34 @@ def test_colours_are_left_out_of_a_message_and_other_control_characters_shown() 
     assert printable("\x1b[31mred\x1b[0m \x1b]0;title\x07 a\r\nb\tc ü\u202e\x9b") == (
         "red \\x1b]0;title\\x07 a\nb\tc ü\\u202e\\x9b"
     )
+
+
+# -- a tmux server that ends -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_session_is_started_once_though_the_tmux_server_was_just_ending(made: bool) -> None:
+    machine = FakeMachine()
+
+    def answer(command: Sequence[str]) -> str | int:
+        if "new-session" in command and sum("new-session" in each for each in machine.commands) == 1:
+            if made:  # the command ran and ended, and with it the server, before tmux could say so
+                machine.files["/folder/s.exit"] = "0 1.0 1.0 1.0 1.0"
+            raise SessionError("tmux session s: server exited unexpectedly")
+        return 1 if "has-session" in command else ""
+
+    machine._answer = answer
+    Session(machine, "socket", "s", "/folder").start(["true"])
+    assert sum("new-session" in command for command in machine.commands) == (1 if made else 2)
+
+
+def test_any_other_refusal_of_tmux_is_not_tried_again() -> None:
+    def answer(command: Sequence[str]) -> str | int:
+        if "new-session" in command:
+            raise SessionError("tmux session s: command too long")
+        return 1 if "has-session" in command else ""
+
+    machine = FakeMachine(answer)
+    with pytest.raises(SessionError, match="too long"):
+        Session(machine, "socket", "s", "/folder").start(["true"])
+    assert sum("new-session" in command for command in machine.commands) == 1

@@ -129,7 +129,7 @@ def test_a_stage_that_fails_breaks_only_its_subtree_and_counts_its_trials(record
     recorder.fail_to_enter["b11"] = [AutotestError("no tap")] * 3
     cases = [(1, 1, 1), (1, 1, 2), (1, 1, 3), (1, 2, 1), (2, 1, 1)]
     summary = recorder.run(cases, "a", "b", "c", retries=2)
-    assert recorder.events[:5] == "+a1 !b11 !b11 !b11 +b12".split()
+    assert recorder.events[:7] == "+a1 !b11 !b11 -a1 +a1 !b11 +b12".split()
     assert summary.done == 2 and summary.failed == 3
     (failure,) = summary.failures
     assert failure.trials == 3 and failure.reason == "no tap"
@@ -154,6 +154,14 @@ def test_the_set_up_is_rebuilt_from_the_stage_that_broke(recorder: Recorder) -> 
     recorder.broken["b11"] = [AutotestError("panic")]
     recorder.run([(1, 1, 1)], "a", "b", "c", retries=1)
     assert recorder.events == "+a1 +b11 +c111 ?111 -c111 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
+
+
+def test_a_stage_that_fails_because_one_before_it_broke_is_entered_on_a_rebuilt_one(recorder: Recorder) -> None:
+    recorder.fail_to_enter["c111"] = [AutotestError("no connection")]
+    recorder.broken["b11"] = [AutotestError("panic")]
+    summary = recorder.run([(1, 1, 1)], "a", "b", "c", retries=1)
+    assert recorder.events == "+a1 +b11 !c111 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
+    assert summary.done == 1
 
 
 def test_the_reason_of_a_failure_is_what_is_found_broken(recorder: Recorder) -> None:

@@ -132,11 +132,15 @@ def test_a_temporary_file_is_in_the_journal_before_it_is_made(tmp_path: Path, mo
     def killed(source: Path, target: str, temporary: str, mode: int) -> None:
         Path(temporary).write_text("half")
         seen.append(temporary)
+        raise KeyboardInterrupt
 
     (tmp_path / "source").write_text("whole")
-    monkeypatch.setattr(LocalTransport, "_copy", staticmethod(killed))
-    with server.journal.scope():
-        server.transport.put(tmp_path / "source", str(tmp_path / "target"))
+    with monkeypatch.context() as patch, server.journal.scope():
+        patch.setattr(LocalTransport, "_copy", staticmethod(killed))
+        with pytest.raises(KeyboardInterrupt):
+            server.transport.put(tmp_path / "source", str(tmp_path / "target"))
         assert [change.details["path"] for change in server.journal.standing] == seen
         assert Path(seen[0]).exists()
     assert not Path(seen[0]).exists()
+    server.transport.put(tmp_path / "source", str(tmp_path / "target"))
+    assert server.journal.standing == ()

@@ -33,7 +33,9 @@ file_names = st.one_of(
 #: What a machine may answer instead of what it should.
 answers = st.one_of(
     texts,
-    st.sampled_from(["-1", "0", "1", "1 1", "-1 1", "2 2", "1.5 1", "12 ", "9" * 5000, "٣ ٣", "1e9", "0x10", "nan inf", "[" * 5000]),
+    st.sampled_from(
+        ["-1", "0", "1", "1 1", "-1 1", "2 2", "1.5 1", "12 ", "9" * 5000, "٣ ٣", "1e9", "0x10", "nan inf", "[" * 5000]
+    ),
     st.text(string.digits + " -\n.", max_size=12),
 )
 #: JSON that a machine may answer instead of what it should.

@@ -1,12 +1,15 @@
 """The end-to-end tests' own lab, beside any other on this machine, and the check that nothing is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from traces import NAME, TEMPORARY, left_since, traces
 
 PROJECT = Path(__file__).resolve().parents[2]
 AUTOTEST = [sys.executable, "-m", "autotest"]
@@ -19,20 +22,24 @@ def interruptible() -> None:
 
 @dataclass(frozen=True)
 class LabCommand:
-    """autotest on one configuration of the lab."""
+    """autotest on one configuration of the lab.
+
+    Attributes:
+        config: its file.
+        before: the traces of before the test.
+    """
 
     config: Path
+    before: frozenset[str] = frozenset()
 
     def start(self, *arguments: str, **options) -> subprocess.Popen:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         return subprocess.Popen(
             [*AUTOTEST, "-c", str(self.config), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"NO_COLOR": "1"},
+            env=os.environ | {"NO_COLOR": "1", "AUTOTEST_TEST_LAB": NAME, "TMPDIR": str(TEMPORARY)},
             preexec_fn=interruptible,
-            **options,
+            **(pipes | options),
         )
 
     def run(self, *arguments: str, code: int = 0, input: str = "", timeout: float = 240) -> str:
@@ -48,7 +55,7 @@ class LabCommand:
         return stdout + stderr
 
 
-def own_lab(source: Path, target: Path, name: str) -> Path:
+def own_lab(source: Path, target: Path, name: str = NAME) -> Path:
     """The configuration with names of its own, so that a user's lab is left alone."""
     text = source.read_text()
     for old, new in (
@@ -66,36 +73,18 @@ def own_lab(source: Path, target: Path, name: str) -> Path:
 
 
 def lab_command(config: Path) -> Iterator[LabCommand]:
-    before = traces()
-    command = LabCommand(config)
+    TEMPORARY.mkdir(exist_ok=True)
+    before = frozenset(traces())
+    command = LabCommand(config, before)
     try:
         yield command
     finally:
-        command.run("lab", "down")
-        left = traces() - before
-    assert not left, f"left behind: {sorted(left)}"
-
-
-def traces() -> set[str]:
-    """What the lab could leave on this machine: namespaces, links, mounts, processes, sessions, temporary files."""
-    found = {f"namespace {name}" for name in _names(Path("/run/netns")) if "at-test" in name or "autotest" in name}
-    found |= {f"link {name}" for name in _names(Path("/sys/class/net"))}
-    found |= {f"temporary {name}" for name in _names(Path("/tmp")) if name.startswith("autotest-")}
-    found |= {f"directory {name}" for name in _names(Path("/run")) if name.startswith("at-test")}
-    found |= {f"mount {line.split()[1]}" for line in Path("/proc/mounts").read_text().splitlines() if "at-test" in line}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if "at-test" in command and "pytest" not in command:
-                found.add(f"process {command[:150]}")
-    return found
-
-
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()] if folder.exists() else []
+        try:
+            command.run("lab", "down")
+            left = left_since(before)
+        finally:
+            shutil.rmtree(TEMPORARY)
+    assert not left, f"left behind: {left}"
 
 
 @dataclass(frozen=True)

@@ -63,18 +63,18 @@ end
 
 --- Write `value,count` per line, ascending.
 function histogram:save(path)
+	local function checked(done, problem)
+		if not done then
+			log:fatal("cannot write the histogram: %s", problem)
+		end
+		return done
+	end
 	log:info("Saving histogram to '%s'", path)
-	local file, problem = io.open(path, "w+")
-	if not file then
-		log:fatal("cannot write the histogram: %s", problem)
-	end
+	local file = checked(io.open(path, "w+"))
 	for _, value in ipairs(sorted(self)) do
-		file:write(("%s,%s\n"):format(value, self.counts[value]))
+		checked(file:write(("%s,%s\n"):format(value, self.counts[value])))
 	end
-	local written, failure = file:close()
-	if not written then
-		log:fatal("cannot write the histogram: %s", failure)
-	end
+	checked(file:close())
 end
 
 return histogram

@@ -1,0 +1,111 @@
+"""The check that nothing is left behind: of each kind of thing that a run could leave, it sees one that is there."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from traces import NAME, TEMPORARY, left_since, traces
+
+JOURNALS = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()) / "autotest/journals"
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run(command, check=True, capture_output=True, timeout=10)
+
+
+@contextmanager
+def _namespace() -> Iterator[None]:
+    _run("ip", "netns", "add", f"{NAME}-trace")
+    yield
+    _run("ip", "netns", "delete", f"{NAME}-trace")
+
+
+@contextmanager
+def _link() -> Iterator[None]:
+    _run("ip", "link", "add", "trace0", "type", "bridge")
+    yield
+    _run("ip", "link", "delete", "trace0")
+
+
+@contextmanager
+def _process(**options: object) -> Iterator[None]:
+    with subprocess.Popen(["sleep", "30"], **options) as process:
+        yield
+        process.kill()
+
+
+@contextmanager
+def _process_in_a_namespace_without_a_name() -> Iterator[None]:
+    with subprocess.Popen(["unshare", "--net", "sleep", "30"]) as process:
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+            pass
+        yield
+        process.kill()
+
+
+@contextmanager
+def _tmux_server() -> Iterator[None]:
+    _run("tmux", "-L", f"{NAME}-trace", "new-session", "-d", "sleep 30")
+    yield
+    _run("tmux", "-L", f"{NAME}-trace", "kill-server")
+
+
+@contextmanager
+def _mount() -> Iterator[None]:
+    folder = TEMPORARY / "mount"
+    folder.mkdir(parents=True)
+    _run("mount", "-t", "tmpfs", "tmpfs", folder)
+    yield
+    _run("umount", folder)
+    folder.rmdir()
+    TEMPORARY.rmdir()
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[None]:
+    folders = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(NAME)
+    yield
+    path.unlink()
+    for folder in folders:
+        folder.rmdir()
+
+
+@contextmanager
+def _xdp_program(tmp_path: Path) -> Iterator[None]:
+    source, target = tmp_path / "pass.c", tmp_path / "pass.o"
+    source.write_text('__attribute__((section("xdp"), used)) int pass(void *context) { return 2; } // XDP_PASS\n')
+    _run("clang", "-O2", "-g", "-target", "bpf", "-c", source, "-o", target)
+    _run("ip", "link", "set", "dev", "lo", "xdpgeneric", "obj", target, "sec", "xdp")
+    yield
+    _run("ip", "link", "set", "dev", "lo", "xdpgeneric", "off")
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        ("namespace", lambda _: _namespace()),
+        ("link", lambda _: _link()),
+        ("mount", lambda _: _mount()),
+        ("process", lambda _: _process(env={"AUTOTEST_TEST_LAB": NAME, "PATH": os.environ["PATH"]})),
+        ("process", lambda _: _process_in_a_namespace_without_a_name()),
+        ("tmux server", lambda _: _tmux_server()),
+        ("temporary file", lambda _: _file(Path(f"/tmp/autotest-{NAME}"))),
+        ("temporary file", lambda _: _file(TEMPORARY / "trace")),
+        ("state", lambda _: _file(Path(f"/run/{NAME}-trace"))),
+        ("state", lambda _: _file(Path(f"/run/autotest/{NAME}/guest.pid"))),
+        ("state", lambda _: _file(Path(f"/run/autotest/held/{f'tmux socket {NAME}'.encode().hex()}.held"))),
+        ("journal", lambda _: _file(JOURNALS / "0123456789abcdef/2026-1.journal")),
+        ("device file", lambda _: _file(Path(f"/dev/autotest-{NAME}"))),
+        ("XDP program", _xdp_program),
+    ],
+)
+def test_what_is_left_is_seen_and_what_is_gone_is_not(kind: str, left: Callable, tmp_path: Path):
+    before = traces()
+    with left(tmp_path):
+        assert any(trace.startswith(f"{kind} ") for trace in traces() - before)
+    assert left_since(before) == []
