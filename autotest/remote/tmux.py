@@ -180,7 +180,7 @@ class Session:
             if self.exit_code() is None:
                 raise SessionError(f"{self._transport.name}: tmux session {self.name} is already running")
             self._tmux.kill_session(self.name)  # its command has ended, tmux is about to notice or told to keep it
-        details = {"name": self.name, "signal": self._end_signal.name, "grace": f"{self._grace:g}"}
+        details = {"name": self.name, "end_signal": self._end_signal.name, "grace": f"{self._grace:g}"}
         self._note(kind, machine=machine, **details)
         self._remove_files()
         noted = self._transport.argv(["sh", "-c", _NOTE_PROCESS, self._process_file, *command], sudo=sudo)
@@ -335,7 +335,7 @@ class Session:
         """
         was_there = self.exists()
         if was_there:
-            with suppress(WaitTimeout):  # it may be so young that it has no process yet
+            with suppress(WaitTimeout, SessionError):  # it may be so young that it has no process yet
                 wait_for(lambda: self.exit_code() is not None or self._process(), self.name, _START_TIMEOUT, _POLL)
         process = None
         with suppress(SessionError):  # a damaged file names no process
@@ -344,7 +344,7 @@ class Session:
             was_there = True
             self._end(process, min(self._grace, 1.0) if hurry else self._grace)
         if self.exists():
-            with suppress(WaitTimeout):  # what writes the exit code is about to end, too
+            with suppress(WaitTimeout, SessionError):  # what writes the exit code is about to end, too
                 wait_for(lambda: self.exit_code() is not None or not self.exists(), self.name, _WRAPPER_TIMEOUT, _POLL)
             self._tmux.kill_session(self.name)
         self._remove_files()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ def undo(server: Server, change: Change) -> str | None:
     """Undo a change of that server; says what was done, None where nothing was left to do.
 
     Raises:
-        TestbedError: the journal names a change that this autotest does not know.
+        TestbedError: the journal names a change that this autotest does not know, or not all that it must.
     """
     if requested():
         server.transport.outside.connect(_HURRIED_TIMEOUT)
@@ -32,6 +33,10 @@ def undo(server: Server, change: Change) -> str | None:
     undoing = _UNDOINGS.get(change.kind)
     if undoing is None:
         raise TestbedError(f"this autotest cannot undo a change of kind {change.kind!r}")
+    try:
+        inspect.signature(undoing).bind(server, **change.details)
+    except TypeError as error:
+        raise TestbedError(f"the journal does not tell how to undo {change}: {error}") from None
     done = undoing(server, **change.details)
     return f"{change}: {done}" if done else None
 
@@ -64,9 +69,12 @@ def _xdp(server: Server, name: str, mode: str) -> str:
     return _said(server.links.detach_xdp(name, mode), "detached")
 
 
-def _session(server: Server, name: str, **how: str) -> str:
-    end_signal = signal.Signals[how["signal"]]
-    return _said(server.session(name, end_signal, float(how["grace"])).stop(hurry=requested()), "ended")
+def _session(server: Server, name: str, end_signal: str, grace: str) -> str:
+    try:
+        session = server.session(name, signal.Signals[end_signal], float(grace))
+    except (KeyError, ValueError):
+        raise TestbedError(f"the journal does not tell how to end the session {name}") from None
+    return _said(session.stop(hurry=requested()), "ended")
 
 
 def _guest(server: Server, **_: str) -> str:

@@ -15,6 +15,7 @@ from autotest.errors import AutotestError, WaitTimeout
 from autotest.remote.local import LocalTransport
 from autotest.remote.tmux import Session, SessionError
 from autotest.remote.transport import Transport
+from autotest.remote.wait import wait_for
 
 MakeSession = Callable[..., Session]
 
@@ -175,6 +176,16 @@ def test_a_tmux_server_that_hangs_is_an_error(
     finally:
         os.kill(int(shown.stdout), signal.SIGCONT)
     assert session.stop() is True
+
+
+def test_a_session_with_a_damaged_file_is_ended_all_the_same(make_session: MakeSession, tmp_path: Path) -> None:
+    session = make_session()
+    session.start(["sleep", "60"])
+    wait_for(session.pid, "the start", 5)
+    pid = session.pid()
+    (tmp_path / "guest.pid").write_text("no number")
+    assert session.stop() is True
+    wait_for(lambda: not alive(pid or 0), "the end", 5)
 
 
 def test_a_clock_that_is_set_meanwhile_is_noticed(make_session: MakeSession, tmp_path: Path) -> None:
