@@ -38,7 +38,7 @@ autotest {version}, testbed {file}
   SERVER.transport.put(PATH, "/there")   copy a file there; get("/there", PATH) brings it here
   SERVER.session("name")                 a tmux session: start([...]), output(), exit_code(), stop()
   SERVER.links.show("eth0")              what is known of a network interface
-  host.kill_guest(), host.networks_down() what run-guest set up; help(host) says more
+  host.kill_guest()                      ends the guest of run-guest; help(host) says more
   guest.reflector_up("xdp")              or "moongen"; reflector_down("xdp") stops it
   loadgen.run_load("l2-load-latency.lua",
       ["52:54:00:fa:00:60", "--rate", "5", "--time", "1", "--file", "/dev/null"], fetch={{}}, seconds=1, timeout=20)
@@ -257,7 +257,7 @@ def _run(testbed: Testbed, campaign: Campaign, to_do: int) -> int:
             undo_what_is_left(testbed, kept=True)
             summary = campaign.run(servers, to_do)
     except KeyboardInterrupt:
-        log.error("what was set up is undone; the same command goes on with the first trial that is not done")
+        log.error("the same command goes on with the first trial that is not done")
         raise
     except UndoFailed as error:
         log.error("%s\nit stays in the journal: autotest recover tries again", error)

@@ -23,12 +23,14 @@ class Trial:
         record: what goes into ``trial_*.json`` beside what the store adds; holds figures and verdict.
         line: the figures in a few words, for the log.
         problem: why the trial counts for nothing and is to be tried again; None when it counts.
+        blames_set_up: whether that problem is to be expected with any load on the same set-up.
     """
 
     files: Mapping[str, Path]
     record: Mapping[str, Any]
     line: str
     problem: str | None = None
+    blames_set_up: bool = False
 
 
 @dataclass(frozen=True)

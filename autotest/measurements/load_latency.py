@@ -13,11 +13,20 @@ from typing import Any
 
 from autotest.config import values
 from autotest.config.testbed import Testbed
-from autotest.errors import AutotestError, Problem, ResultsError, TrafficError
+from autotest.errors import (
+    AutotestError,
+    CommandError,
+    ConnectError,
+    Problem,
+    ResultsError,
+    TrafficError,
+    WaitTimeout,
+)
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.network.kinds import INTERFACE_KINDS, dut_mac
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
 from autotest.results.names import acc_histogram_file, render_infix
+from autotest.results.verdicts import Verdict
 from autotest.run.runner import DEFAULT_RETRIES
 from autotest.run.stages import Stage
 from autotest.servers.dut import DeviceUnderTest
@@ -342,7 +351,8 @@ def _trial(
     median = "unknown" if found.p50_ns is None else f"{found.p50_ns / 1000:.1f} us"
     line = f"achieved {found.achieved_kpps or 0:.2f} kpps, loss {loss}, median {median}, {judgement.verdict}"
     problem = None if judgement.verdict.is_done else f"{judgement.verdict}: {judgement.reason}"
-    return Trial({kind: path for kind, path in files.items() if path.exists()}, record, line, problem)
+    kept = {kind: path for kind, path in files.items() if path.exists()}
+    return Trial(kept, record, line, problem, blames_set_up=judgement.verdict is Verdict.NO_REFLECTION)
 
 
 def _disturbance(end: ProgramEnd) -> str:
@@ -353,13 +363,15 @@ def _disturbance(end: ProgramEnd) -> str:
 
 
 def _breakdown(servers: Servers, case: Case) -> str:
-    """What broke in the trial, empty where all works: a DuT that dies in the middle looks like one that loses frames."""
+    """What broke in the trial, empty where all works: a DuT that dies halfway looks like one that loses frames."""
     try:
         _check_test_network(servers, case)
         if case["machine"] != "host":
             servers.host.require_running_guest()
         _check_reflector(servers, case)
-    except (AutotestError, OSError) as error:
+    except (ConnectError, CommandError, WaitTimeout, OSError) as error:
+        log.debug("not looked for what broke: %s", error)  # the DuT may still be busy: that breaks no trial
+    except AutotestError as error:
         return str(error).partition("\n")[0].rstrip(":")
     return ""
 

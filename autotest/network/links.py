@@ -105,20 +105,32 @@ class Links:
         self._ip("address", "delete", "local", address, "dev", name)
         return True
 
-    def add_neighbour(self, name: str, address: str, mac: str) -> None:
+    def note_neighbour(self, name: str, address: str, mac: str) -> None:
+        """Note that :meth:`set_neighbour` follows; a bridge forgets all entries when a new port changes its own address."""
+        self._note("neighbour", name=name, address=address, mac=mac, before=self._neighbour(name, address))
+
+    def set_neighbour(self, name: str, address: str, mac: str) -> None:
         """A permanent neighbour entry on the link, so that no answer must be waited for."""
-        self._note("neighbour", name=name, address=address)
         self._ip("neighbour", "replace", "to", address, "lladdr", mac, "dev", name, "nud", "permanent")
 
-    def remove_neighbour(self, name: str, address: str) -> bool:
-        """Remove a neighbour entry; returns whether there was one."""
+    def restore_neighbour(self, name: str, address: str, mac: str, before: str) -> bool:
+        """Remove a neighbour entry, or give it the MAC address from before; returns whether there was something to do."""
         if self.show(name) is None:
             return False
-        shown = self._transport.run(["ip", "-json", "neighbour", "show", "to", address, "dev", name, "nud", "permanent"])
-        if not self._understood(shown.stdout):
+        found = self._neighbour(name, address)
+        if found == before or found not in ("", mac.lower()):
             return False
-        self._ip("neighbour", "delete", "to", address, "dev", name)
+        if before:
+            self.set_neighbour(name, address, before)
+        else:
+            self._ip("neighbour", "delete", "to", address, "dev", name)
         return True
+
+    def _neighbour(self, name: str, address: str) -> str:
+        """The MAC address of a permanent neighbour entry; empty where there is none."""
+        shown = self._transport.run(["ip", "-json", "neighbour", "show", "to", address, "dev", name, "nud", "permanent"])
+        entries = self._understood(shown.stdout)
+        return str(entries[0].get("lladdr", "")).lower() if entries else ""
 
     def add_tap(self, name: str, bridge: str, multi_queue: bool = False) -> None:
         """A tap that is a port of the bridge."""

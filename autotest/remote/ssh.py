@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import posixpath
 import select
@@ -13,8 +14,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +24,7 @@ import paramiko
 from autotest.errors import CommandError, ConnectError
 from autotest.remote.netns import create_connection
 from autotest.remote.ssh_config import Destination, route
-from autotest.remote.ssh_login import login
+from autotest.remote.ssh_login import NoAnswer, login, watched
 from autotest.remote.transport import (
     DEFAULT_TIMEOUT,
     TIMEOUT_CODES,
@@ -36,11 +37,16 @@ from autotest.remote.transport import (
     temporary_beside,
     to_bytes,
 )
+from autotest.run import interruption
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
 
-_CHANNEL_TIMEOUT = 5.0  # seconds in which the far side opens a channel over a connection that works
+_CHANNEL_TIMEOUT = 5.0  # seconds in which the far side opens a channel, or starts a command, over a connection that works
 _GRACE = 2.5  # seconds that the far `timeout` command gets before the connection itself is given up
+# The same when the process was asked to end: somebody waits for it.
+_HURRIED_CONNECT = 2.0  # seconds for all of a new connection
+_HURRIED_ANSWER = 1.5
+_HURRIED_GRACE = 1.0
 
 
 class SshTransport(Transport):
@@ -75,12 +81,17 @@ class SshTransport(Transport):
             return
         self.close()
         hops = route(self.destination, self._config_file)
+        deadline = time.monotonic() + _limit(math.inf, _HURRIED_CONNECT)
+
+        def within(limit: float) -> float:
+            return min(limit, max(0.1, deadline - time.monotonic()))
+
         try:
-            connection = self._first_socket(hops[0], timeout)
+            connection = self._first_socket(hops[0], within(timeout or hops[0].connect_timeout))
             for hop, beyond in zip(hops, hops[1:], strict=False):
-                self._hops.append(login(hop, connection))
-                connection = self._channel_to(beyond, hop, timeout)
-            self._hops.append(login(hops[-1], connection))
+                self._hops.append(login(hop, connection, within(threading.TIMEOUT_MAX)))
+                connection = self._channel_to(beyond, hop, within(timeout or beyond.connect_timeout))
+            self._hops.append(login(hops[-1], connection, within(threading.TIMEOUT_MAX)))
         except ConnectError as error:
             raise type(error)(f"{error}{self._proxy_says()}") from None
         finally:
@@ -89,22 +100,22 @@ class SshTransport(Transport):
         if self.after_connect:
             self.after_connect()
 
-    def _first_socket(self, first: Destination, timeout: float | None) -> socket.socket:
+    def _first_socket(self, first: Destination, timeout: float) -> socket.socket:
         if first.proxy_command:
             return self._start_proxy(first)
         try:
-            return create_connection((first.host, first.port), timeout or first.connect_timeout, self._netns)
+            return create_connection((first.host, first.port), timeout, self._netns)
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server can have
             reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
             raise ConnectError(f"{self.name}: cannot connect to {first.host} port {first.port}: {reason}") from None
 
-    def _channel_to(self, beyond: Destination, hop: Destination, timeout: float | None) -> socket.socket:
+    def _channel_to(self, beyond: Destination, hop: Destination, timeout: float) -> socket.socket:
         """The channel that leads from the last jump host to the next hop."""
         transport = self._hops[-1].get_transport()
         assert transport is not None
         try:
             return transport.open_channel(  # type: ignore[return-value]  # a channel behaves as a socket
-                "direct-tcpip", (beyond.host, beyond.port), ("", 0), timeout=timeout or beyond.connect_timeout
+                "direct-tcpip", (beyond.host, beyond.port), ("", 0), timeout=timeout
             )
         except (paramiko.SSHException, EOFError, OSError) as error:
             message = f"{self.name}: cannot reach {beyond.host} port {beyond.port} through {hop.alias}: {error}"
@@ -130,8 +141,8 @@ class SshTransport(Transport):
 
     def close(self) -> None:
         self._sftp_client = None
-        while self._hops:
-            self._hops.pop().close()
+        while self._hops:  # the first hop first: to take leave of one behind a silent one could wait for ever
+            self._hops.pop(0).close()
         if self._proxy:
             with suppress(ProcessLookupError):
                 os.killpg(self._proxy.pid, signal.SIGKILL)
@@ -146,15 +157,38 @@ class SshTransport(Transport):
         for attempt in (1, 2):
             self.connect()
             transport = self._hops[-1].get_transport()
+            limit = _answer_limit()
             try:
                 if transport is None:
                     raise paramiko.SSHException("closed")
-                return transport.open_session(timeout=_CHANNEL_TIMEOUT)
+                with watched(self.name, limit, transport.close):  # the library's own limit does not bound the sending
+                    return transport.open_session(timeout=threading.TIMEOUT_MAX)
+            except NoAnswer:
+                self.close()
+                if attempt == 2 or interruption.requested():
+                    raise
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
                 if attempt == 2:
                     raise ConnectError(f"{self.name}: the connection was cut: {error}") from None
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _channel(self) -> Iterator[paramiko.Channel]:
+        """A session channel. Even to close it could take for ever: behind input that the far side does not take."""
+        channel = self._open_channel()
+        try:
+            yield channel
+        finally:
+            with suppress(ConnectError), self._watched(channel, _answer_limit()):
+                channel.close()
+
+    def _watched(self, channel: paramiko.Channel, limit: float) -> AbstractContextManager[None]:
+        def cut() -> None:
+            channel.get_transport().close()
+            channel.event.set()  # whoever began to wait just as the connection was cut is not woken by that
+
+        return watched(self.name, limit, cut)
 
     @property
     def is_root(self) -> bool:
@@ -180,24 +214,26 @@ class SshTransport(Transport):
 
     def _execute(self, command: Sequence[str], argv: Sequence[str], data: bytes | None, timeout: float) -> Result:
         start = time.monotonic()
-        channel = self._open_channel()
-        with channel:
+        grace = _limit(_GRACE, _HURRIED_GRACE)
+        with self._channel() as channel:
             try:
-                # Without `|| exit` the far shell makes way for the command, and its end by a signal has no code.
-                channel.exec_command(to_bytes(f"{command_line(argv)} || exit"))
-                sender = _send(channel, data)
-                stdout, stderr, code = _receive(channel, start + timeout + _GRACE)
-                if sender:
-                    sender.join(_GRACE)
+                with self._watched(channel, _answer_limit()):
+                    # Without `|| exit` the far shell makes way for the command, and its end by a signal has no code.
+                    channel.exec_command(to_bytes(f"{command_line(argv)} || exit"))
+                    sender = _send(channel, data)
+                stdout, stderr, code = _receive(channel, start + timeout + grace)
+                if code is None:  # the far side should have ended it
+                    self.close()  # before the channel, which could not be closed in peace
+                elif sender:
+                    sender.join(grace)
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
                 raise ConnectError(f"{self.name}: the connection was cut during {command[0]}: {error}") from None
         if code in TIMEOUT_CODES and time.monotonic() - start >= timeout:
             raise self._timed_out(command, timeout, stderr)
-        if code is None:  # the far side should have ended it
-            self.close()
+        if code is None:
             raise ConnectError(
-                f"{self.name}: no answer to {command[0]} within {timeout + _GRACE:g} s: the connection is cut"
+                f"{self.name}: no answer to {command[0]} within {timeout + grace:g} s: the connection is cut"
             )
         if code == -1:
             self.close()
@@ -210,13 +246,13 @@ class SshTransport(Transport):
         self.connect()
         channel = self._sftp_client.get_channel() if self._sftp_client else None
         if self._sftp_client is None or channel is None or channel.closed:
+            channel = self._open_channel()
             try:
-                self._sftp_client = self._hops[-1].open_sftp()
-            except (paramiko.SSHException, EOFError, OSError) as error:
+                with self._watched(channel, _answer_limit()):
+                    channel.invoke_subsystem("sftp")
+                    self._sftp_client = paramiko.SFTPClient(_Bounded(channel, self._watched))  # type: ignore[arg-type]
+            except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError) as error:
                 raise ConnectError(f"{self.name}: no SFTP: {error}") from None
-            opened = self._sftp_client.get_channel()
-            if opened is not None:
-                opened.settimeout(DEFAULT_TIMEOUT)
         return self._sftp_client
 
     def put(self, source: Path, target: str, mode: int = 0o644) -> None:
@@ -282,11 +318,15 @@ class SshTransport(Transport):
     @contextmanager
     def connect_unix(self, path: str, timeout: float) -> Iterator[socket.socket]:
         """See the contract; the far end of the bridge is ``socat``, since the library forwards no Unix sockets."""
-        channel = self._open_channel()
-        ours, theirs = socket.socketpair()
         bridge = self.argv(["socat", "-", socat_address("UNIX-CONNECT", path)], sudo=True)
-        with channel, ours, theirs:
-            channel.exec_command(to_bytes(command_line(bridge)))
+        ours, theirs = socket.socketpair()
+        with ours, theirs, self._channel() as channel:
+            try:
+                with self._watched(channel, _answer_limit()):
+                    channel.exec_command(to_bytes(command_line(bridge)))
+            except (paramiko.SSHException, EOFError, OSError) as error:
+                self.close()
+                raise ConnectError(f"{self.name}: the connection was cut on the way to {path}: {error}") from None
             pumps = [
                 threading.Thread(target=_pump, args=(channel.recv, theirs.sendall, theirs), daemon=True),
                 threading.Thread(target=_pump, args=(theirs.recv, channel.sendall, channel), daemon=True),
@@ -306,11 +346,43 @@ class SshTransport(Transport):
         return time.monotonic() - start
 
 
+class _Bounded:
+    """The channel of an SFTP client. Each packet has its limit, since the library sends without any.
+
+    The first one that is late cuts the connection: to close a file, or remove it, does not wait once more.
+    """
+
+    def __init__(
+        self, channel: paramiko.Channel, watched: Callable[[paramiko.Channel, float], AbstractContextManager[None]]
+    ) -> None:
+        self._channel = channel
+        self._watched = watched
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._channel, name)
+
+    def send(self, data: bytes) -> int:
+        with self._watched(self._channel, _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)):
+            return self._channel.send(data)
+
+    def recv(self, size: int) -> bytes:
+        with self._watched(self._channel, _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)):
+            return self._channel.recv(size)
+
+
+def _limit(seconds: float, hurried: float) -> float:
+    return min(seconds, hurried) if interruption.requested() else seconds
+
+
+def _answer_limit() -> float:
+    return _limit(_CHANNEL_TIMEOUT, _HURRIED_ANSWER)
+
+
 def _send(channel: paramiko.Channel, data: bytes | None) -> threading.Thread | None:
     """Give the command its input. A thread feeds it while the output is read: neither side can block the other."""
 
     def feed() -> None:
-        with suppress(OSError, EOFError):  # the command may end without reading all of it
+        with suppress(OSError, EOFError, paramiko.SSHException):  # the command may end without reading all of it
             channel.sendall(data or b"")
             channel.shutdown_write()
 
@@ -345,7 +417,7 @@ def _receive(channel: paramiko.Channel, deadline: float) -> tuple[str, str, int 
 
 
 def _pump(receive: object, send: object, end: socket.socket | paramiko.Channel) -> None:
-    with suppress(OSError, EOFError):
+    with suppress(OSError, EOFError, paramiko.SSHException):
         while data := receive(1 << 16):  # type: ignore[operator]
             send(data)  # type: ignore[operator]
         end.shutdown(socket.SHUT_WR)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import paramiko
 
@@ -11,8 +14,41 @@ from autotest.errors import ConnectError, HostKeyError, LoginRefused
 from autotest.remote.ssh_config import Destination
 
 
-def login(target: Destination, connection: socket.socket) -> paramiko.SSHClient:
-    """Log in at the destination; takes the connection over.
+class NoAnswer(ConnectError):
+    """The far side said nothing in time; the connection is cut."""
+
+
+@contextmanager
+def watched(name: str, seconds: float, cut: Callable[[], None]) -> Iterator[None]:
+    """Cut the connection when what is done within takes longer: the library waits for some answers without a limit.
+
+    Raises:
+        NoAnswer: the connection is cut.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        cut()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (paramiko.SSHException, EOFError, OSError):  # what the wait ends with when the connection is cut
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise NoAnswer(f"{name}: no answer within {seconds:g} s: the connection is cut")
+
+
+def login(
+    target: Destination, connection: socket.socket, limit: float = threading.TIMEOUT_MAX
+) -> paramiko.SSHClient:
+    """Log in at the destination, in ``limit`` seconds; takes the connection over.
 
     Raises:
         HostKeyError: its host key is unknown, or another one than known.
@@ -29,18 +65,19 @@ def login(target: Destination, connection: socket.socket) -> paramiko.SSHClient:
             raise ConnectError(f"{target.alias}: known hosts in {known_hosts} cannot be read: {error}") from None
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
-        client.connect(
-            target.host_key_alias or target.host,
-            port=22 if target.host_key_alias else target.port,
-            username=target.user,
-            key_filename=[key for key in target.key_files if os.path.exists(key)] or None,
-            look_for_keys=not target.only_these_keys,
-            allow_agent=not target.only_these_keys,
-            sock=connection,
-            banner_timeout=target.connect_timeout,
-            auth_timeout=target.connect_timeout,
-            transport_factory=lambda sock, **options: _transport(sock, target, **options),
-        )
+        with watched(target.alias, limit, client.close):
+            client.connect(
+                target.host_key_alias or target.host,
+                port=22 if target.host_key_alias else target.port,
+                username=target.user,
+                key_filename=[key for key in target.key_files if os.path.exists(key)] or None,
+                look_for_keys=not target.only_these_keys,
+                allow_agent=not target.only_these_keys,
+                sock=connection,
+                banner_timeout=target.connect_timeout,
+                auth_timeout=target.connect_timeout,
+                transport_factory=lambda sock, **options: _transport(sock, target, **options),
+            )
     except paramiko.BadHostKeyException as error:
         client.close()
         raise HostKeyError(

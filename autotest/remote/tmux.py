@@ -16,9 +16,9 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from autotest.errors import AutotestError, CommandError, TestbedError, WaitTimeout
+from autotest.errors import AutotestError, CommandError, CommandTimeout, TestbedError, WaitTimeout
 from autotest.remote.processes import Process
-from autotest.remote.transport import Note, Transport, unnoted
+from autotest.remote.transport import Note, Result, Transport, unnoted
 from autotest.remote.wait import wait_for
 
 if TYPE_CHECKING:
@@ -34,32 +34,45 @@ _WRAPPER = (
 # Behind sudo and into the namespace: the process is the command's own, not that of what leads to it. Field 22 of
 # proc(5)'s stat is the start time; the name before it is this shell's and holds no blanks.
 _NOTE_PROCESS = 'read -r stat <"/proc/$$/stat"; set -- "$stat" "$@"; echo $$ $(echo "$1" | cut -d " " -f 22) >"$0"; shift; exec "$@"'
+# tmux hands its server stdin and stdout, and with one that hangs they stay open: the far side would never be at its end.
+_SILENT = ("sh", "-c", 'exec "$0" "$@" </dev/null >/dev/null')
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
 _LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 # tmux runs what stands in #() of a session's name, cuts one at a colon and changes a dot; and it is a file's name here.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _TMUX_TIMEOUT = 10.0  # seconds for an answer of the tmux server
+_HURRIED_TMUX_TIMEOUT = 0.7  # seconds for it when the process was asked to end
+_INTERRUPTED_TIMEOUT = 3.0  # seconds for it when Ctrl-C came while it was waited for
 _POLL = 0.02  # seconds
 _LIFE_POLL = 1.0  # seconds between looks whether the process is still there
 _SERVER_ENDED = "server exited"  # in what tmux says then, client_exit_message of its client.c
 _SERVER_END_TIMEOUT = 2.0  # seconds that a tmux server may take to end
 _START_TIMEOUT = 5.0  # seconds from the start of a session to its command's
+_UNDER_WAY_TIMEOUT = 2.0  # seconds in which a session appears whose start was interrupted
 _WRAPPER_TIMEOUT = 1.0  # seconds from the end of a command to its exit code
 _KILL_TIMEOUT = 5.0  # seconds in which a process that was killed is gone
+
+# Machine, socket and name of each session that tmux was asked for without saying yet that it is there or will not be.
+# It belongs to the process, because a start and its undoing are the work of two objects.
+_under_way: set[tuple[str, str, str]] = set()
 
 
 class SessionError(AutotestError):
     """A session is not what it should be: gone, still there, or never started."""
 
 
+class _NoAnswer(SessionError):
+    """Whether tmux has done what it was asked for is not known."""
+
+
 class Multiplexer(Protocol):
-    """What is needed of tmux, on this machine or another."""
+    """What is needed of tmux, on this machine or another. The timeout is for the answer, in seconds."""
 
-    def new_session(self, name: str, command: Sequence[str]) -> None: ...
+    def new_session(self, name: str, command: Sequence[str], timeout: float) -> None: ...
 
-    def has_session(self, name: str) -> bool: ...
+    def has_session(self, name: str, timeout: float) -> bool: ...
 
-    def kill_session(self, name: str) -> None: ...
+    def kill_session(self, name: str, timeout: float) -> None: ...
 
 
 def _new_session(name: str, command: Sequence[str]) -> list[str]:
@@ -79,18 +92,20 @@ class LocalTmux:
             libtmux.Server(socket_path=socket) if posixpath.isabs(socket) else libtmux.Server(socket_name=socket)
         )
 
-    def new_session(self, name: str, command: Sequence[str]) -> None:
-        answer = self._ask("new-session", *_new_session(name, command))
+    def new_session(self, name: str, command: Sequence[str], timeout: float) -> None:
+        answer = self._ask(timeout, "new-session", *_new_session(name, command))
+        if answer.returncode < 0:  # Ctrl-C goes to it, too
+            raise _NoAnswer(f"tmux session {name}: the tmux client was ended by signal {-answer.returncode}")
         if answer.stderr:
             raise SessionError(f"tmux session {name}: {' '.join(answer.stderr)}")
 
-    def has_session(self, name: str) -> bool:
-        return self._ask("has-session", "-t", f"={name}").returncode == 0
+    def has_session(self, name: str, timeout: float) -> bool:
+        return self._ask(timeout, "has-session", "-t", f"={name}").returncode == 0
 
-    def kill_session(self, name: str) -> None:
-        self._ask("kill-session", "-t", f"={name}")
+    def kill_session(self, name: str, timeout: float) -> None:
+        self._ask(timeout, "kill-session", "-t", f"={name}")
 
-    def _ask(self, *arguments: str) -> tmux_cmd:
+    def _ask(self, timeout: float, *arguments: str) -> tmux_cmd:
         """Run a command of tmux. A thread waits for it, because libtmux does so for ever and a tmux server may hang."""
         from libtmux.exc import LibTmuxException, TmuxCommandNotFound
 
@@ -102,11 +117,15 @@ class LocalTmux:
             except Exception as error:
                 answers.put(error)
 
-        threading.Thread(target=ask, daemon=True).start()
         try:
-            answer = answers.get(timeout=_TMUX_TIMEOUT)
+            threading.Thread(target=ask, daemon=True).start()
+            answer = answers.get(timeout=timeout)
         except Empty:
-            raise SessionError(f"tmux {arguments[0]}: the tmux server does not answer within {_TMUX_TIMEOUT:g} s") from None
+            raise _NoAnswer(f"tmux {arguments[0]}: the tmux server does not answer within {timeout:g} s") from None
+        except BaseException:  # Ctrl-C: the thread goes on, and what it is about to make would be looked for too early
+            with suppress(Empty):
+                answers.get(timeout=_INTERRUPTED_TIMEOUT)
+            raise
         if isinstance(answer, TmuxCommandNotFound):
             raise TestbedError("tmux is not installed on this machine: install it, say with apt-get install tmux")
         if isinstance(answer, LibTmuxException):
@@ -121,16 +140,22 @@ class RemoteTmux:
 
     def __init__(self, transport: Transport, socket: str) -> None:
         self._transport = transport
-        self._tmux = ["tmux", "-S" if posixpath.isabs(socket) else "-L", socket]
+        self._tmux = [*_SILENT, "tmux", "-u", "-S" if posixpath.isabs(socket) else "-L", socket]
 
-    def new_session(self, name: str, command: Sequence[str]) -> None:
-        self._transport.run([*self._tmux, "-u", "new-session", *_new_session(name, command)])
+    def new_session(self, name: str, command: Sequence[str], timeout: float) -> None:
+        self._ask(timeout, "new-session", *_new_session(name, command), check=True)
 
-    def has_session(self, name: str) -> bool:
-        return self._transport.run([*self._tmux, "has-session", "-t", f"={name}"], check=False).code == 0
+    def has_session(self, name: str, timeout: float) -> bool:
+        return self._ask(timeout, "has-session", "-t", f"={name}").code == 0
 
-    def kill_session(self, name: str) -> None:
-        self._transport.run([*self._tmux, "kill-session", "-t", f"={name}"], check=False)
+    def kill_session(self, name: str, timeout: float) -> None:
+        self._ask(timeout, "kill-session", "-t", f"={name}")
+
+    def _ask(self, timeout: float, *arguments: str, check: bool = False) -> Result:
+        try:
+            return self._transport.run([*self._tmux, *arguments], timeout=timeout, check=check)
+        except CommandTimeout:
+            raise _NoAnswer(f"tmux {arguments[0]}: the tmux server does not answer within {timeout:g} s") from None
 
 
 class Session:
@@ -160,6 +185,7 @@ class Session:
         self._transport = transport
         self._machine = transport.outside  # a session and its files are the machine's, in whatever network it works
         self._tmux: Multiplexer = LocalTmux(socket) if transport.is_local else RemoteTmux(transport, socket)
+        self._identity = (transport.name, socket, name)
         self._note = note
         self._end_signal = end_signal
         self._grace = grace
@@ -179,7 +205,7 @@ class Session:
         if self.exists():
             if self.exit_code() is None:
                 raise SessionError(f"{self._transport.name}: tmux session {self.name} is already running")
-            self._tmux.kill_session(self.name)  # its command has ended, tmux is about to notice or told to keep it
+            self._tmux.kill_session(self.name, _TMUX_TIMEOUT)  # its command has ended, tmux is about to notice or told to keep it
         details = {"name": self.name, "end_signal": self._end_signal.name, "grace": f"{self._grace:g}"}
         self._note(kind, machine=machine, **details)
         self._remove_files()
@@ -189,19 +215,25 @@ class Session:
     def _open(self, command: Sequence[str]) -> None:
         """Make the session. A tmux server that is just ending, because its last session has, takes no new one."""
         deadline = time.monotonic() + _SERVER_END_TIMEOUT
+        _under_way.add(self._identity)
         while True:
             try:
-                return self._tmux.new_session(self.name, command)
+                self._tmux.new_session(self.name, command, _TMUX_TIMEOUT)
+                break
+            except _NoAnswer:
+                raise
             except (SessionError, CommandError) as error:
                 if _SERVER_ENDED not in str(error) or time.monotonic() >= deadline:
+                    _under_way.discard(self._identity)
                     raise
             if self._process() or self.exit_code() is not None:
-                return  # it was made, and has ended already: it was itself the last one
+                break  # it was made, and has ended already: it was itself the last one
             time.sleep(_POLL)
+        _under_way.discard(self._identity)
 
     def exists(self) -> bool:
         """Whether the session is there."""
-        return self._tmux.has_session(self.name)
+        return self._tmux.has_session(self.name, _TMUX_TIMEOUT)
 
     def is_running(self) -> bool:
         """Whether the session or the process of its command is there."""
@@ -327,28 +359,70 @@ class Session:
     def stop(self, *, hurry: bool = False) -> bool:
         """End exactly this command and forget it; returns whether it was there.
 
-        First comes the signal, and SIGKILL when the time of grace is over; in a hurry that is at most a second. Its
-        files are removed: who wants the output reads it before.
+        First comes the signal, and SIGKILL when the time of grace is over; in a hurry that is at most a second. Only
+        then tmux is asked for anything: it may hang, and the command must not live on because of that. Its files are
+        removed: who wants the output reads it before.
 
         Raises:
-            SessionError: not even SIGKILL ends it.
+            SessionError: not even SIGKILL ends it, or tmux does not answer. The files stay then, for another try.
         """
-        was_there = self.exists()
-        if was_there:
-            with suppress(WaitTimeout, SessionError):  # it may be so young that it has no process yet
-                wait_for(lambda: self.exit_code() is not None or self._process(), self.name, _START_TIMEOUT, _POLL)
-        process = None
-        with suppress(SessionError):  # a damaged file names no process
-            process = self._process()
-        if process and process.state(self._machine):
-            was_there = True
-            self._end(process, min(self._grace, 1.0) if hurry else self._grace)
-        if self.exists():
-            with suppress(WaitTimeout, SessionError):  # what writes the exit code is about to end, too
-                wait_for(lambda: self.exit_code() is not None or not self.exists(), self.name, _WRAPPER_TIMEOUT, _POLL)
-            self._tmux.kill_session(self.name)
+        grace = min(self._grace, 1.0) if hurry else self._grace
+        was_there = self._end_command(grace)
+        try:
+            if self._end_session(grace, _HURRIED_TMUX_TIMEOUT if hurry else _TMUX_TIMEOUT):
+                was_there = True
+        except _NoAnswer as error:
+            self._end_command(grace)  # it may have begun since
+            if not self._known_process():
+                raise
+            raise SessionError(
+                f"{self._transport.name}: {self.name} is ended, but its tmux session cannot be removed: {error}"
+            ) from None
         self._remove_files()
         return was_there
+
+    def _end_command(self, grace: float) -> bool:
+        """End the process of the command; returns whether it was there."""
+        process = self._known_process()
+        if not process or not process.state(self._machine):
+            return False
+        self._end(process, grace)
+        return True
+
+    def _end_session(self, grace: float, timeout: float) -> bool:
+        """Remove the session from tmux, and end what it has begun meanwhile; returns whether one of them was there."""
+        was_there = self._is_in_tmux(timeout)
+        if was_there:
+            with suppress(WaitTimeout):  # it may be so young that it has no process yet
+                wait_for(self._has_begun, self.name, _START_TIMEOUT, _POLL)
+        was_there = self._end_command(grace) or was_there
+        if self._tmux.has_session(self.name, timeout):
+            with suppress(WaitTimeout, SessionError):  # what writes the exit code is about to end, too
+                wait_for(lambda: self.exit_code() is not None or not self.exists(), self.name, _WRAPPER_TIMEOUT, _POLL)
+            self._tmux.kill_session(self.name, timeout)
+        return was_there
+
+    def _is_in_tmux(self, timeout: float) -> bool:
+        """Whether the session is there. One whose start was interrupted may be about to appear."""
+        deadline = time.monotonic() + _UNDER_WAY_TIMEOUT
+        while not self._tmux.has_session(self.name, timeout):
+            if self._identity not in _under_way or self._has_begun() or time.monotonic() >= deadline:
+                _under_way.discard(self._identity)
+                return False
+            time.sleep(_POLL)
+        _under_way.discard(self._identity)
+        return True
+
+    def _has_begun(self) -> bool:
+        try:
+            return self._process() is not None or self.exit_code() is not None
+        except SessionError:  # a damaged file is one that was written
+            return True
+
+    def _known_process(self) -> Process | None:
+        with suppress(SessionError):  # a damaged file names no process
+            return self._process()
+        return None
 
     def _end(self, process: Process, grace: float) -> None:
         for number, seconds in ((self._end_signal, grace), (signal.SIGKILL, _KILL_TIMEOUT)):

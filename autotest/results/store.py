@@ -219,7 +219,10 @@ class ResultStore:
         line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "what": what, "reason": reason}
         try:
             whole.make_directory(self.outputdir)
-            with open(path, "ab") as file:
+            with open(path, "ab+") as file:
+                if file.tell():  # a line that a crash cut off stays alone
+                    file.seek(-1, os.SEEK_END)
+                    file.write(b"" if file.read() == b"\n" else b"\n")
                 file.write((json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
                 file.flush()
                 os.fsync(file.fileno())

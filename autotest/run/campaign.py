@@ -22,7 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class TrialInvalid(ResultsError):
-    """A trial was measured but counts for nothing."""
+    """A trial was measured but counts for nothing; ``blames_set_up`` as :class:`autotest.measurements.kind.Trial` has it."""
+
+    def __init__(self, problem: str, blames_set_up: bool) -> None:
+        super().__init__(problem)
+        self.blames_set_up = blames_set_up
 
 
 class Planned(NamedTuple):
@@ -159,6 +163,7 @@ class Campaign:
                     partial(self._measure, servers, planned),
                     partial(self._record_failure, planned.section),
                     planned.section.settings.get("retries", DEFAULT_RETRIES),
+                    planned.infix,
                 )
 
     def _record_failure(self, section: Section, failure: Failure) -> None:
@@ -180,7 +185,7 @@ class Campaign:
             }
             store.commit(planned.name, trial.files, record)
         if trial.problem:
-            raise TrialInvalid(trial.problem)
+            raise TrialInvalid(trial.problem, trial.blames_set_up)
         return trial.line
 
     def _recorded(self, case: Case) -> dict[str, object]:

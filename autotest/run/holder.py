@@ -19,17 +19,20 @@ from typing import Any
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-def take(folder: str, things: list[str], record: dict[str, Any], force: bool, dead: str) -> dict[str, Any]:
+def take(folder: str, things: list[str], record: dict[str, Any], force: bool, dead: list[str]) -> dict[str, Any]:
     """Hold all the things or none; ``replaced`` are the records of dead holders, ``held`` is the one in the way.
 
-    ``dead`` is the id of a holder that is known to be dead, whatever its witness says; ``force`` takes it from anyone.
+    ``dead`` are the ids of holders that are known to be dead, whatever their witness says; ``force`` takes it from
+    anyone. A holder on the machine of who asks is in the way until that machine says that it is dead: its connection
+    may be cut while it lives.
     """
     replaced = {}
     for thing in things:
         found = _read(_path(folder, thing))
         if found is None or found.get("id") == record["id"]:
             continue
-        if not force and found["id"] != dead and _lives(found):
+        is_neighbour = found.get("machine") == record["machine"]
+        if not force and found["id"] not in dead and (is_neighbour or _lives(found)):
             return {"held": found, "thing": thing}
         replaced[found["id"]] = found
     witness = record["witness"] or _connection()

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 from autotest.errors import EXIT_INTERRUPTED
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C; asked to end; the terminal is gone
 _LAST_WORDS = b"\ninterrupted again: what is not undone yet stands in the journal; autotest recover undoes it\n"
 
+_SAME_REQUEST = 0.5  # seconds: kernel, shell and service managers may each send a signal for one and the same reason
+
 _requested = False
+_requested_at = 0.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -22,11 +26,15 @@ class Interrupted(KeyboardInterrupt):
 
 
 def handle_signals() -> None:
-    """From now on the first of these signals raises KeyboardInterrupt, and the next ends the process."""
+    """From now on the first of these signals raises KeyboardInterrupt, and the next ends the process.
+
+    The terminal is gone only once: SIGHUP never is the next.
+    """
     global _requested
     _requested = False
     for number in SIGNALS:
-        signal.signal(number, _interrupt)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # it is ignored under nohup
+            signal.signal(number, _interrupt)
 
 
 def ignore_signals() -> None:
@@ -41,9 +49,12 @@ def requested() -> bool:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    global _requested
+    global _requested, _requested_at
+    now = time.monotonic()
     if _requested:
+        if number == signal.SIGHUP or now - _requested_at < _SAME_REQUEST:
+            return
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _LAST_WORDS)
         os._exit(EXIT_INTERRUPTED)
-    _requested = True
+    _requested, _requested_at = True, now
     raise Interrupted

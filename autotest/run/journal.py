@@ -82,7 +82,16 @@ class Journal:
         self._lines = 0
         self._file: int | None = None
         self._unreachable: dict[str, ConnectError] = {}
-        self._depth = 0  # contexts that are to undo what they changed
+        self._is_nested = False  # within a context that undoes what is changed in it
+
+    @property
+    def path(self) -> Path | None:
+        """Its file."""
+        return self._path
+
+    def is_unreachable(self, server: str) -> bool:
+        """Whether that server could not be reached when something was last undone."""
+        return server in self._unreachable
 
     @property
     def standing(self) -> tuple[Change, ...]:
@@ -130,35 +139,36 @@ class Journal:
             UndoFailed: at the end of a context that is left in order. Else it is logged, and the first error goes on.
         """
         mark = self._last
-        with self._undone_after_error(mark):
+        with self._undone_after_error(mark) as outermost:
             yield
-        self._undo_all(mark)
+        self._undo_all(mark, outermost)
 
     @contextmanager
-    def _undone_after_error(self, mark: int) -> Iterator[None]:
-        self._depth += 1
+    def _undone_after_error(self, mark: int) -> Iterator[bool]:
+        """Gives whether it is the outermost one; an interruption may keep one within it from being left at all."""
+        outermost, self._is_nested = not self._is_nested, True
         try:
-            yield
+            yield outermost
         except BaseException:
-            self._depth -= 1
+            self._is_nested = not outermost
             try:
-                self._undo_all(mark)
+                self._undo_all(mark, outermost)
             except UndoFailed as error:
                 log.error(error)
             raise
-        self._depth -= 1
+        self._is_nested = not outermost
 
-    def _undo_all(self, mark: int) -> None:
+    def _undo_all(self, mark: int, outermost: bool) -> None:
         """As :meth:`undo`; Ctrl-C meanwhile asks for just that, so it is done to the end before it is passed on.
 
         In a hurry the outermost context undoes all at once: what ends with a machine need not be undone on it.
         """
-        if requested() and self._depth:
+        if requested() and not outermost:
             return
         try:
             self.undo(mark)
         except KeyboardInterrupt:
-            if self._depth:
+            if not outermost:
                 raise
             try:
                 self.undo(mark)
@@ -225,7 +235,7 @@ class Journal:
             yield
             if self._standing:
                 try:
-                    self._write({"kept": command})
+                    self._write({"kept": command}, durable=True)
                 except OSError as error:
                     raise TestbedError(f"the journal {self._path} cannot be written: {error.strerror}") from None
 

@@ -9,9 +9,10 @@ import getpass
 import json
 import logging
 import os
+import shlex
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -23,6 +24,7 @@ from autotest.remote.local import LocalTransport
 from autotest.remote.processes import Process, boot_id
 from autotest.remote.transport import Transport
 from autotest.run import holder
+from autotest.run.interruption import requested
 from autotest.servers.testbed import Servers
 
 log = logging.getLogger(__name__)
@@ -65,10 +67,16 @@ class TestbedLock:
     def __init__(self, servers: Servers, take_over: bool = False) -> None:
         testbed = servers.testbed
         self._take_over = take_over
+        self._journal = servers.journal
         # The lab's host is a namespace of this machine, reached over SSH or not.
         self._host: Transport = LocalTransport("host") if testbed.lab else servers.host.transport.outside
         here = self._host.is_local
-        self._record = this_process() | {"id": os.urandom(8).hex(), "witness": asdict(Process.of_this()) if here else None}
+        self._record = this_process() | {
+            "id": os.urandom(8).hex(),
+            "witness": asdict(Process.of_this()) if here else None,
+            "file": str(testbed.file.absolute()),
+            "journal": str(self._journal.path or ""),
+        }
         place = f"@{testbed.host.netns}" if testbed.host.netns else ""
         host = testbed.host
         named = {"tmux socket": host.tmux_socket, "interface": host.test_iface, "bridge": host.admin_bridge}
@@ -87,18 +95,23 @@ class TestbedLock:
             yield
         finally:
             self._host.after_connect = None
-            with suppress(AutotestError):  # it is known to be a dead process's as soon as this one has ended
-                self._ask("give back")
+            if not (requested() and self._journal.is_unreachable("host")):
+                with suppress(AutotestError):  # it is known to be a dead process's as soon as this one has ended
+                    self._ask("give back")
 
     def _take(self) -> None:
+        dead: list[str] = []
         answer = self._ask("take", force=self._take_over)
-        if (who := answer.get("held")) and "pid" in who and is_dead(who):  # its SSH connection may outlive it
-            answer = self._ask("take", dead=who["id"])
-        if who := answer.get("held"):
+        while (who := answer.get("held")) and "pid" in who and who["id"] not in dead and is_dead(who):
+            self._require_recovered(who)
+            dead.append(who["id"])
+            answer = self._ask("take", dead=dead)
+        if who:
             raise TestbedError(_refusal(who))
         for who in answer["replaced"]:
             if "pid" in who:
-                log.warning("the testbed was held by %s, which has ended without giving it back", describe(who))
+                how = "it is taken over" if self._take_over else "it has ended without giving it back"
+                log.warning("the testbed was held by %s: %s", describe(who), how)
                 if (who["machine"], who["user"]) != (self._record["machine"], self._record["user"]):
                     log.warning("what it left is undone by autotest recover, as %s on %s", who["user"], who["hostname"])
 
@@ -109,9 +122,18 @@ class TestbedLock:
             taker = describe(who) if "pid" in who else "another process"
             raise TestbedError(f"the testbed was taken over by {taker} while the host could not be reached")
 
-    def _ask(self, action: str, force: bool = False, dead: str = "") -> dict[str, Any]:
+    def _require_recovered(self, who: dict[str, Any]) -> None:
+        """Raises TestbedError where a dead holder left a journal that the recovery of this testbed will not find."""
+        journal, own = Path(str(who.get("journal", ""))), self._journal.path
+        if own and journal.is_file() and journal.parent != own.parent:
+            raise TestbedError(
+                f"the testbed was held by {describe(who)}, which has ended and left changes under another configuration: "
+                f"autotest -c {shlex.quote(str(who.get('file')))} recover"
+            )
+
+    def _ask(self, action: str, force: bool = False, dead: Sequence[str] = ()) -> dict[str, Any]:
         asked: dict[str, Any] = {"action": action, "folder": _FOLDER, "things": self._things, "record": self._record}
-        asked |= {"force": force, "dead": dead}
+        asked |= {"force": force, "dead": list(dead)}
         script = Path(holder.__file__).read_text()
         # -I: the folder in which it runs may hold a file with the name of a module.
         answer = self._host.run(["python3", "-I", "-", json.dumps(asked)], input=script, sudo=True)

@@ -52,7 +52,8 @@ def undo_what_is_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind 
     With ``kept``, also what was meant to stay; that only of one interface where one is given.
     """
     lab = Lab(testbed) if testbed.lab else None
-    done = []
+    done: list[str] = []
+    problems = []
     for left in left_journals(testbed):
         if left.kept and not (kept and (interface is None or left.kept.endswith(f"-i {interface.name}"))):
             continue
@@ -62,14 +63,16 @@ def undo_what_is_left(testbed: Testbed, *, kept: bool, interface: InterfaceKind 
             log.warning("recovering: %s ended before it undid its changes", whose(left))
         try:
             lines = undo_left(testbed, left, lab.undo if lab else None, lab.transports() if lab else None, forget)
-        except UndoFailed as error:
-            if not forget:
-                raise TestbedError(f"{error}\nmend that by hand; autotest recover --forget then drops it") from None
-            log.warning("%s\nit is forgotten now", error)
+        except UndoFailed as error:  # the others are undone all the same
+            problems.append(str(error))
             continue
         for line in lines:
             log.info("undone: %s", line)
         done += lines
+    if problems and not forget:
+        raise TestbedError("\n".join([*problems, "mend that by hand; autotest recover --forget then drops it"]))
+    for problem in problems:
+        log.warning("%s\nit is forgotten now", problem)
     return done
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def journaled_servers(
     who = this_process()
     way = {name: {key: getattr(getattr(testbed, name), key) for key in _WAY} for name in _SERVERS}
     header = {"who": who, "file": str(testbed.file), "way": way}
-    path = journal_folder(testbed) / f"{who['since'].replace(':', '')}-{who['pid']}.journal"
+    begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")  # the order of names is the order of time, also in autumn
+    path = journal_folder(testbed) / f"{begun}-{who['pid']}.journal"
     with Servers(testbed, path, header, undo_more, transports) as servers:
         try:
             yield servers
@@ -67,7 +69,7 @@ def left_journals(testbed: Testbed) -> list[Left]:
     folder = journal_folder(testbed)
     _remove_unfinished(folder)
     paths = sorted(folder.glob("*.journal"), reverse=True) if folder.is_dir() else []
-    found = [read_journal(path) for path in paths]
+    found = [read_journal(path) for path in paths if path.exists()]  # a process that lives may just be done with its own
     for left in found:
         if not is_whole(left.header.get("who")):
             raise TestbedError(f"the journal {left.path} does not tell whose it is: move it away, then look after the testbed")

@@ -17,7 +17,7 @@ from autotest.run.stages import EnteredStages, Stage, StageFailed
 log = logging.getLogger(__name__)
 
 DEFAULT_RETRIES = 2
-SAME_FAILURES = 3  # trials in a row that fail the same way, after which the rest of their set-up is not tried
+SAME_FAILURES = 3  # test cases in a row that fail the same way, after which the rest of their set-up is not tried
 _NUMBER = re.compile(r"\d+")
 
 Context = TypeVar("Context")
@@ -42,6 +42,7 @@ class Job:
         measure: measures and commits it; returns a short line of figures for the log.
         record: told of what failed for good while this job was to be done.
         retries: how often it, or a stage that it needs, is tried again.
+        test_case: what it is a repetition of; empty: it is the only one.
     """
 
     case: Case
@@ -49,6 +50,7 @@ class Job:
     measure: Callable[[], str]
     record: Callable[[Failure], None] = lambda failure: None
     retries: int = DEFAULT_RETRIES
+    test_case: str = ""
 
 
 @dataclass
@@ -65,11 +67,11 @@ class Summary:
 
 @dataclass
 class _Streak:
-    """Trials in a row that failed for good on one set-up."""
+    """Test cases in a row whose trials failed for good on one set-up."""
 
     set_up: Case
     way: str
-    length: int = 1
+    test_cases: set[str] = field(default_factory=set)
 
 
 class Runner(Generic[Context]):
@@ -129,7 +131,7 @@ class Runner(Generic[Context]):
                 reason = self._leave_what_broke(error, keep=0 if attempt else max(0, len(self._entered) - 1))
                 log.warning("%s %s: %s", position, job.name, reason)
                 if attempt == job.retries:
-                    self._failed(job, reason)
+                    self._failed(job, reason, getattr(error, "blames_set_up", True))
             else:
                 self._summary.done += 1
                 self._streak = None
@@ -152,20 +154,24 @@ class Runner(Generic[Context]):
         self._entered.leave(min(keep, index))
         return f"{stage}: {cause}\nseen as: {error}"
 
-    def _failed(self, job: Job, reason: str) -> None:
-        """A trial failed for good; when many do so the same way, the rest of their set-up is given up."""
+    def _failed(self, job: Job, reason: str, blames_set_up: bool) -> None:
+        """A trial failed for good; when several test cases do so the same way, the rest of their set-up is given up.
+
+        A failure that the load may have caused says nothing about the other loads.
+        """
         failure = Failure(job.name, reason)
         self._summary.failures.append(failure)
         job.record(failure)
+        if not self._stages or not blames_set_up:
+            return
         last = self._stages - 1
-        set_up = self._entered.prefix(last, job.case) if self._stages else job.case.prefix(0)
+        set_up = self._entered.prefix(last, job.case)
         way = _NUMBER.sub("N", reason.partition("\n")[0])
-        if self._streak and (self._streak.set_up, self._streak.way) == (set_up, way):
-            self._streak.length += 1
-        else:
+        if self._streak is None or (self._streak.set_up, self._streak.way) != (set_up, way):
             self._streak = _Streak(set_up, way)
-        if self._stages and self._streak.length == SAME_FAILURES:
-            why = f"not tried: {SAME_FAILURES} trials before failed the same way: {reason}"
+        self._streak.test_cases.add(job.test_case or job.name)
+        if len(self._streak.test_cases) == SAME_FAILURES:
+            why = f"not tried: {SAME_FAILURES} test cases before failed the same way: {reason}"
             self._give_up(job, last, set_up, Failure(f"all others with {self._describe(set_up)}", why, 0))
 
     def _is_given_up(self, case: Case) -> bool:

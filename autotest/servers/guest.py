@@ -44,7 +44,7 @@ class Guest(DeviceUnderTest):
 
     @property
     def boot(self) -> str:
-        """Not asked for: what is changed in a guest ends with its QEMU, which the journal knows."""
+        """Not asked for: what is changed in a guest ends with its QEMU, which the host knows."""
         return ""
 
     def close(self) -> None:

@@ -58,10 +58,12 @@ class Host(DeviceUnderTest):
         config = self.config
         assert config.admin_bridge and config.admin_tap
         self.links.add_bridge(config.admin_bridge, config.admin_bridge_ip_net)
+        address, mac = self._guest_admin_address(), self.testbed.guest.admin_iface_mac
+        if address and mac:
+            self.links.note_neighbour(config.admin_bridge, address, mac)
         self.links.add_tap(config.admin_tap, config.admin_bridge)
-        address = self._guest_admin_address()
-        if address and self.testbed.guest.admin_iface_mac:
-            self.links.add_neighbour(config.admin_bridge, address, self.testbed.guest.admin_iface_mac)
+        if address and mac:
+            self.links.set_neighbour(config.admin_bridge, address, mac)
 
     def _guest_admin_address(self) -> str | None:
         """The guest's address, where the configuration names one of the admin network."""

@@ -61,8 +61,8 @@ def _address(server: Server, name: str, address: str) -> str:
     return _said(server.links.remove_address(name, address), "removed")
 
 
-def _neighbour(server: Server, name: str, address: str) -> str:
-    return _said(server.links.remove_neighbour(name, address), "removed")
+def _neighbour(server: Server, name: str, address: str, mac: str, before: str) -> str:
+    return _said(server.links.restore_neighbour(name, address, mac, before), "restored" if before else "removed")
 
 
 def _xdp(server: Server, name: str, mode: str) -> str:

@@ -79,7 +79,7 @@ def test_a_guest_that_does_not_boot_is_recorded_with_its_console_and_its_sibling
     ("key", "reason"),
     [
         ("root_disk_file", "host: there is no root_disk_file /nonexistent: put it there, or name another"),
-        ("qemu_path", "host: the guest (qemu_path, or qemus in tests.conf) needs /nonexistent/qemu-system-x86_64: install it there"),
+        ("qemu_path", "host: the guest (qemu_path, or qemus in tests.conf) needs /nonexistent/qemu-system-x86_64: "),
     ],
 )
 def test_a_missing_image_and_a_wrong_qemu_path_are_recorded(lab, tests, tmp_path, key: str, reason: str):
@@ -126,27 +126,19 @@ def test_an_admin_network_that_is_cut_in_a_trial_is_made_anew(lab: LabCommand, t
     assert done(tests) == 2 and failures(tests) == []
 
 
-def test_ssh_connections_that_are_cut_in_a_trial_are_opened_again(ssh_lab: LabCommand, tests: CampaignFile):
-    tests.write(runtimes="2")
+def test_ssh_connections_that_are_cut_or_hang_in_a_trial_are_opened_again(ssh_lab: LabCommand, tests: CampaignFile):
+    tests.write(**ON_HOST, rates="10", runtimes="2", repetitions="2")
     with RunningCampaign(ssh_lab, tests, "-ssh") as campaign:
         campaign.next_trial()
         cut = [each for server in ("host", "loadgen") for each in ssh_connections(server)]
         for connection in cut:
             kill(connection)
-        campaign.end()
-    assert len(cut) >= 2
-    assert done(tests) == 1 and failures(tests) == []
-
-
-def test_an_ssh_server_that_hangs_in_a_trial_is_not_waited_for_for_ever(ssh_lab: LabCommand, tests: CampaignFile):
-    tests.write(**ON_HOST, rates="10", runtimes="2")
-    with RunningCampaign(ssh_lab, tests, "-ssh") as campaign:
         campaign.next_trial()
         for connection in ssh_connections("loadgen"):
             stop(connection)
-        campaign.logged("loadgen: the connection was cut")
-        campaign.end()
-    assert done(tests) == 1 and failures(tests) == []
+        log = campaign.end()
+    assert len(cut) >= 2 and "loadgen: the connection was cut while" in log
+    assert done(tests) == 2 and failures(tests) == []
 
 
 def ssh_connections(server: str) -> list[int]:
@@ -262,7 +254,7 @@ def test_a_clock_that_jumps_disturbs_the_trial_which_is_measured_again(lab: LabC
     with RunningCampaign(lab, tests) as campaign:
         campaign.next_trial()
         with clock_ahead(0.5):
-            campaign.logged("disturbed: the load generator's clock jumped by +0.5")
+            campaign.logged("disturbed: the load generator's clock jumped by +0.")
         campaign.end()
     assert done(tests) == 1 and failures(tests) == []
     [disturbed] = (tests.results / "invalid").glob("trial_*.json")
@@ -292,12 +284,12 @@ def test_a_set_up_whose_trials_fail_the_same_way_is_given_up_and_its_siblings_go
     config = tmp_path / "autotest.conf"
     text = lab.config.read_text()
     config.write_text(text.replace("xdp_reflector_dir = ${common:lab_dir}/image", f"xdp_reflector_dir = {folder}"))
-    tests.write(**ON_HOST, reflectors="xdp, moongen", rates="10", repetitions="5", retries="0")
+    tests.write(**ON_HOST, reflectors="xdp, moongen", rates="6, 7, 8, 9, 10", retries="0")
     with RunningCampaign(LabCommand(config, lab.before), tests) as campaign:
         log = campaign.end(code=1)
-    assert log.count("no-reflection: of 10000 frames sent, 0 came back") == 3 + 3 + 1  # seen, summed up, and why not
-    given_up = "all others with machine host, interface pnic, reflector xdp: not tried: 3 trials before failed the same way"
-    assert f"failed: {given_up}" in log and "(2 trials)" in log
+    assert log.count("frames sent, 0 came back") == 3 + 3 + 1  # seen, summed up, and why the others were not tried
+    others = "all others with machine host, interface pnic, reflector xdp"
+    assert f"failed: {others}: not tried: 3 test cases before failed the same way" in log and "(2 trials)" in log
     assert "5 trials done, 5 failed" in log
     assert len(failures(tests)) == 4 and failures(tests)[-1]["reason"].startswith("not tried")
     assert done(tests) == 5

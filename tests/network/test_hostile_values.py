@@ -39,10 +39,10 @@ USES: dict[str, Use] = {
     "down": lambda links, name: links.down(name),
     "carrier": lambda links, name: links.require_carrier(name),
     "delete": lambda links, name: links.delete(name, "bridge"),
-    "neighbour": lambda links, name: links.add_neighbour(name, "10.0.0.2", MAC),
-    "neighbour with": lambda links, name: links.add_neighbour("nic", name, name),
-    "no neighbour": lambda links, name: links.remove_neighbour(name, "10.0.0.2"),
-    "no neighbour of": lambda links, name: links.remove_neighbour("nic", name),
+    "neighbour": lambda links, name: links.set_neighbour(name, "10.0.0.2", MAC),
+    "neighbour with": lambda links, name: links.set_neighbour("nic", name, name),
+    "no neighbour": lambda links, name: links.restore_neighbour(name, "10.0.0.2", MAC, ""),
+    "no neighbour of": lambda links, name: links.restore_neighbour("nic", name, MAC, MAC),
     "xdp": lambda links, name: links.attach_xdp(name, "xdpgeneric", "/x.o", "xdp"),
     "xdp of": lambda links, name: links.attach_xdp("nic", "xdpgeneric", name, name),
     "no xdp": lambda links, name: links.detach_xdp(name, "xdpgeneric"),
@@ -106,9 +106,9 @@ def test_a_link_can_have_a_hostile_name(netns: str, name: str) -> None:
     links = Links(LocalTransport("host", netns))
     links.add_bridge(name, NET)
     links.add_tap("tap", name)
-    links.add_neighbour(name, "10.0.0.2", MAC)
+    links.set_neighbour(name, "10.0.0.2", MAC)
     assert links.require("tap")["master"] == name
-    assert links.remove_neighbour(name, "10.0.0.2") and links.remove_address(name, NET)
+    assert links.restore_neighbour(name, "10.0.0.2", MAC, "") and links.remove_address(name, NET)
     assert links.release_port(name, "tap") and links.delete("tap", "tap") and links.delete(name, "bridge")
     left = json.loads(subprocess.run(["ip", "-n", netns, "-json", "link"], capture_output=True, check=True).stdout)
     assert [link["ifname"] for link in left] == ["lo"]
@@ -117,7 +117,7 @@ def test_a_link_can_have_a_hostile_name(netns: str, name: str) -> None:
 def test_an_address_that_is_a_keyword_is_no_keyword(shared_netns: str) -> None:
     links = Links(LocalTransport("host", shared_netns))
     with pytest.raises(CommandError, match='expected rather than "dev"'):
-        links.add_neighbour("lo", "dev", MAC)
+        links.set_neighbour("lo", "dev", MAC)
 
 
 #: JSON of the right shape in the main, with values that are not.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -221,6 +222,22 @@ def test_a_foreign_link_under_our_name_survives_the_refused_set_up_and_its_undoi
         with host.test_network(INTERFACE_KINDS[name], guest=True):
             raise AssertionError("it was set up")
     assert info(links, link)["linkinfo"]["info_kind"] == "veth"
+
+
+@pytest.mark.parametrize("before", ["", "52:54:00:00:00:99", "52:54:00:fa:00:5f"])
+def test_a_neighbour_entry_is_as_it_was_afterwards(netns: str, testbed: Testbed, before: str) -> None:
+    from autotest.servers.host import Host
+
+    ip(netns, "link", "add", "name", "adm", "type", "bridge")
+    ip(netns, "link", "set", "adm", "up")
+    ip(netns, "address", "add", "10.9.0.1/24", "dev", "adm")
+    if before:
+        ip(netns, "neighbour", "add", "10.9.0.2", "lladdr", before, "dev", "adm", "nud", "permanent")
+    guest = dataclasses.replace(testbed.guest, admin_iface_mac="52:54:00:fa:00:5f")
+    with Host(dataclasses.replace(testbed, guest=guest)).admin_network():
+        assert "52:54:00:fa:00:5f PERMANENT" in ip(netns, "neighbour", "show", "to", "10.9.0.2")
+    assert f"lladdr {before} PERMANENT" in ip(netns, "neighbour", "show", "to", "10.9.0.2") or not before
+    assert before or "PERMANENT" not in ip(netns, "neighbour", "show", "to", "10.9.0.2")
 
 
 def test_the_admin_network_goes_up_and_down_and_spares_foreign_links(netns: str, testbed: Testbed) -> None:

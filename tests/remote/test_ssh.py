@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import paramiko
 import pytest
 
 from autotest.errors import ConnectError, HostKeyError
@@ -175,9 +177,10 @@ def test_a_cut_connection_is_opened_again_for_the_next_file(sshd: SshServer, tmp
 
 
 @contextmanager
-def silence(sshd: SshServer) -> Iterator[None]:
-    """The other end of all connections of this moment says nothing, as behind a cut cable."""
-    pids = sshd.sessions()
+def silence(sshd: SshServer, for_good: bool = False) -> Iterator[None]:
+    """The other end of all connections of this moment says nothing, as behind a cut cable; ``for_good``: of new ones, too."""
+    assert sshd.process
+    pids = [*sshd.sessions(), *([sshd.process.pid] if for_good else [])]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -208,6 +211,209 @@ def test_a_connection_that_went_silent_is_opened_anew(sshd: SshServer, monkeypat
     first = ssh_ids(transport)
     with silence(sshd):
         assert ssh_ids(transport) != first
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fails, rather than hangs, when what is inside takes longer."""
+
+    def ring(*_: object) -> None:
+        raise AssertionError(f"still waiting after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def use_socket(transport: SshTransport, path: str) -> None:
+    with transport.connect_unix(path, 1) as connection:
+        connection.recv(1)
+
+
+USES: dict[str, Callable[[SshTransport, str], object]] = {
+    "run": lambda transport, path: transport.run(["true"]),
+    "read": lambda transport, path: transport.read(path),
+    "write": lambda transport, path: transport.write(path, "x"),
+    "get": lambda transport, path: transport.get(path, Path(f"{path}.got")),
+    "socket": use_socket,
+}
+
+
+def before_step(monkeypatch: pytest.MonkeyPatch, owner: type, step: str, happen: Callable[[], object]) -> None:
+    """Whatever is to happen does so right before the library's step, which is then made as ever."""
+    real = getattr(owner, step)
+
+    def late(*arguments: object) -> object:
+        happen()
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, step, late)
+
+
+@pytest.mark.parametrize(
+    ("use", "owner", "step"),
+    [
+        ("run", paramiko.Channel, "exec_command"),
+        ("socket", paramiko.Channel, "exec_command"),
+        ("read", paramiko.Channel, "invoke_subsystem"),
+        ("write", paramiko.Channel, "invoke_subsystem"),
+        ("get", paramiko.Channel, "invoke_subsystem"),
+        ("read", paramiko.SFTPClient, "_send_version"),
+        ("write", paramiko.SFTPClient, "_send_version"),
+    ],
+)
+def test_a_connection_that_goes_silent_once_its_channel_is_open_is_given_up(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str, owner: type, step: str
+) -> None:
+    monkeypatch.setattr("autotest.remote.ssh._CHANNEL_TIMEOUT", 0.4)
+    transport = sshd.transport()
+    assert transport.is_root  # known from here on, and the connection is open
+    with ExitStack() as later:
+        with monkeypatch.context() as patch:
+            before_step(patch, owner, step, lambda: later.enter_context(silence(sshd)))
+            with at_most(5), pytest.raises(ConnectError, match="no answer.* within 0.4 s: the connection is cut"):
+                USES[use](transport, str(tmp_path / "f"))
+        assert transport.run(["echo", "on"]).stdout == "on\n"
+
+
+@pytest.mark.parametrize("use", ["run", "socket", "read"])
+def test_a_connection_that_is_cut_just_as_an_answer_is_waited_for_is_given_up(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    monkeypatch.setattr("autotest.remote.ssh._CHANNEL_TIMEOUT", 0.4)
+    transport = sshd.transport()
+    assert transport.is_root  # known from here on, and the connection is open
+
+    def cut_and_noticed() -> None:
+        over = transport._hops[-1].get_transport()
+        cut(sshd)
+        while over and over.is_active():
+            time.sleep(0.005)
+        time.sleep(0.05)
+
+    before_step(monkeypatch, paramiko.Channel, "_event_pending", cut_and_noticed)
+    with at_most(5), pytest.raises(ConnectError):
+        USES[use](transport, str(tmp_path / "f"))
+
+
+def test_a_connection_that_is_cut_before_a_socket_is_reached_is_an_error_of_ours(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = sshd.transport()
+    assert transport.is_root  # known from here on, and the connection is open
+    with monkeypatch.context() as patch:
+        before_step(patch, paramiko.Channel, "exec_command", lambda: cut(sshd))
+        with at_most(5), pytest.raises(ConnectError, match="far: the connection was cut"):
+            use_socket(transport, str(tmp_path / "s"))
+    assert transport.run(["echo", "on"]).stdout == "on\n"
+
+
+@pytest.mark.parametrize("use", ["read", "write", "get"])
+def test_files_over_a_connection_that_went_silent_cost_one_wait(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    monkeypatch.setattr("autotest.remote.ssh.DEFAULT_TIMEOUT", 0.5)
+    transport = sshd.transport()
+    path = str(tmp_path / "f")
+    transport.write(path, "1")
+    with silence(sshd), at_most(5), pytest.raises(ConnectError):
+        start = time.monotonic()
+        try:
+            USES[use](transport, path)
+        finally:
+            assert time.monotonic() - start < 0.9
+    assert transport.read(path) == "1"
+
+
+def narrow(transport: SshTransport) -> None:
+    """As over a slow link, and unlike on the loopback, little is on its way: who sends more is blocked."""
+    over = transport._hops[-1].get_transport()
+    assert over
+    over.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+
+
+def test_a_connection_that_goes_silent_within_a_large_file_is_given_up(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotest.remote.ssh.DEFAULT_TIMEOUT", 0.5)
+    transport = sshd.transport()
+    transport.write(str(tmp_path / "f"), "1")
+    narrow(transport)
+    with ExitStack() as later:
+        with monkeypatch.context() as patch:
+            before_step(patch, paramiko.SFTPFile, "set_pipelined", lambda: later.enter_context(silence(sshd)))
+            with at_most(10), pytest.raises(ConnectError):
+                transport.write(str(tmp_path / "f"), "x" * (64 << 20))
+        assert transport.read(str(tmp_path / "f")) == "1"
+
+
+def test_input_that_a_silent_server_does_not_take_is_given_up(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotest.remote.ssh._GRACE", 0.3)
+    transport = sshd.transport()
+    assert transport.is_root  # known from here on, and the connection is open
+    narrow(transport)
+    with ExitStack() as later:
+        with monkeypatch.context() as patch:
+            before_step(patch, paramiko.Channel, "sendall", lambda: later.enter_context(silence(sshd)))
+            with at_most(10), pytest.raises(ConnectError, match="no answer to cat within 0.8 s"):
+                transport.run(["cat"], input=b"x" * (64 << 20), timeout=0.5)
+        assert transport.run(["echo", "on"]).stdout == "on\n"
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user pressed Ctrl-C."""
+    monkeypatch.setattr("autotest.run.interruption.requested", lambda: True)
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+@pytest.mark.parametrize("use", USES)
+def test_in_a_hurry_a_server_that_went_silent_costs_little(
+    sshd: SshServer, tmp_path: Path, hurried: None, use: str, for_good: bool
+) -> None:
+    transport = sshd.transport()
+    path = str(tmp_path / "f")
+    transport.write(path, "1")  # from here on there is an SFTP channel
+    assert transport.is_root
+    with silence(sshd, for_good), at_most(3.5), pytest.raises(ConnectError):
+        USES[use](transport, path)
+
+
+@pytest.mark.parametrize("way", ["straight", "proxy", "jump"])
+def test_in_a_hurry_a_server_that_takes_a_connection_and_says_nothing_costs_little(
+    sshd: SshServer, hurried: None, way: str
+) -> None:
+    options = {
+        "straight": "",
+        "proxy": f"Host server\n  ProxyCommand socat - TCP:127.0.0.1:{sshd.port}",
+        "jump": f"Host one\n  HostName 127.0.0.1\n  Port {sshd.port}\nHost server\n  ProxyJump one",
+    }
+    transport = sshd.transport(sshd.config(options[way]))
+    with silence(sshd, for_good=True), at_most(3.5), pytest.raises(ConnectError):
+        transport.connect(60)
+    assert transport.run(["echo", "on"]).stdout == "on\n"
+
+
+def test_in_a_hurry_a_jump_host_that_goes_silent_costs_little(
+    sshd: SshServer, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jump = f"Host one\n  HostName 127.0.0.1\n  Port {sshd.port}\nHost server\n  ProxyJump one"
+    transport = sshd.transport(sshd.config(jump))
+    with ExitStack() as later:
+        before_step(monkeypatch, SshTransport, "_channel_to", lambda: later.enter_context(silence(sshd)))
+        with at_most(3.5), pytest.raises(ConnectError):
+            transport.run(["true"])
+
+
+def test_in_a_hurry_a_cut_connection_is_still_opened_again(sshd: SshServer, hurried: None) -> None:
+    transport = sshd.transport()
+    first = ssh_ids(transport)
+    cut(sshd)
+    assert ssh_ids(transport) != first
 
 
 def test_whoever_waits_for_a_new_connection_is_told(sshd: SshServer) -> None:

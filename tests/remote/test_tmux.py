@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from autotest.errors import AutotestError, WaitTimeout
 from autotest.remote.local import LocalTransport
 from autotest.remote.tmux import Session, SessionError
-from autotest.remote.transport import Transport
+from autotest.remote.transport import Result, Transport
 from autotest.remote.wait import wait_for
 
 MakeSession = Callable[..., Session]
@@ -293,3 +296,141 @@ def test_a_machine_without_tmux_is_an_error_of_ours(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AutotestError, match="tmux"):
         Session(LocalTransport("near"), tmux_socket, "s", str(tmp_path)).start(["true"])
+
+
+# -- interrupted -------------------------------------------------------------------------------------------
+
+
+def ends(marker: str) -> list[str]:
+    """Which processes of that command line are there; they are ended, too: a test that fails leaves none behind."""
+    found = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True).stdout.split()
+    for pid in found:
+        os.kill(int(pid), signal.SIGKILL)
+    return found
+
+
+@pytest.fixture
+def slow_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tmux takes a while before it makes a session, as the first one does on a machine that has a lot to do."""
+    program = tmp_path / "bin" / "tmux"
+    program.parent.mkdir()
+    script = 'case " $* " in *" new-session "*) sleep 0.5;; esac; exec "$0" "$@"'
+    program.write_text(f"#!/bin/sh\nexec sh -c '{script}' {shutil.which('tmux')} \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+class RunsOn(LocalTransport):
+    """A machine that does not notice an interruption: the commands go on there."""
+
+    is_local = False
+
+    def _execute(self, command: Sequence[str], argv: Sequence[str], data: bytes | None, timeout: float) -> Result:
+        if "new-session" in command:
+            subprocess.Popen(argv)
+            time.sleep(0.1)
+            raise KeyboardInterrupt
+        return super()._execute(command, argv, data, timeout)
+
+
+@pytest.mark.parametrize("transport", [LocalTransport("near"), RunsOn("far")], ids=["local", "remote"])
+def test_a_session_whose_start_is_interrupted_does_not_appear_after_it_was_stopped(
+    transport: Transport, tmux_socket: str, tmp_path: Path, slow_tmux: None
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    marker = f"7{time.time_ns()}"
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.2 if transport.is_local else 0)
+            Session(transport, tmux_socket, "guest", str(tmp_path)).start(["sleep", marker])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    session = Session(transport, tmux_socket, "guest", str(tmp_path))  # as the undoing does, by what the journal says
+    assert session.stop(hurry=True) is True
+    time.sleep(0.7)
+    assert not session.exists() and ends(marker) == []
+
+
+# Asks for a session, is interrupted somewhere and undoes it; then says whether anything was there. Over and over.
+_INTERRUPTED = """
+import os, random, signal, sys, threading, time
+import libtmux
+from autotest.remote.local import LocalTransport
+from autotest.remote.tmux import Session
+
+folder, count, marker, to_group = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4] == "group"
+signal.signal(signal.SIGINT, signal.default_int_handler)
+send = (lambda: os.killpg(0, signal.SIGINT)) if to_group else (lambda: os.kill(os.getpid(), signal.SIGINT))
+for number in range(count):
+    place = os.path.join(folder, str(number))
+    os.mkdir(place)
+    make = lambda: Session(LocalTransport("near"), os.path.join(place, "tmux.sock"), "guest", place)
+    try:
+        threading.Timer(random.uniform(0, 0.04), send).start()
+        make().start(["sleep", marker])
+        time.sleep(10)
+    except KeyboardInterrupt:
+        pass
+    make().stop(hurry=True)
+"""
+
+
+@pytest.mark.parametrize("to", ["process", "group"])
+def test_interruptions_at_any_moment_leave_no_session(tmp_path: Path, to: str) -> None:
+    count, marker = int(os.environ.get("INTERRUPTIONS", "5")), f"7{time.time_ns()}"
+    command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path), str(count), marker, to]
+    try:
+        subprocess.run(command, check=True, timeout=30 + count * 3, start_new_session=True)
+        time.sleep(0.5)
+        assert ends(marker) == []
+    finally:
+        for socket in tmp_path.glob("*/tmux.sock"):
+            subprocess.run(["tmux", "-S", socket, "kill-server"], check=False, capture_output=True)
+        ends(marker)
+
+
+# -- a tmux server that hangs ------------------------------------------------------------------------------
+
+
+@contextmanager
+def hanging(socket: str) -> Iterator[None]:
+    shown = subprocess.run(["tmux", "-S", socket, "display-message", "-p", "#{pid}"], capture_output=True, check=True)
+    os.kill(int(shown.stdout), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(int(shown.stdout), signal.SIGCONT)
+
+
+def test_the_command_ends_though_tmux_hangs_and_the_session_with_the_next_try(
+    make_session: MakeSession, tmux_socket: str, tmp_path: Path
+) -> None:
+    session = make_session()
+    session.start(["sleep", "60"])
+    pid = wait_for(session.pid, "the start", 5) or 0
+    with hanging(tmux_socket):
+        for _ in range(2):
+            start = time.monotonic()
+            with pytest.raises(SessionError, match="guest is ended, but its tmux session cannot be removed: tmux .* answer"):
+                session.stop(hurry=True)
+            assert time.monotonic() - start < 1
+            assert not alive(pid) and (tmp_path / "guest.pid").exists()
+    session.stop()
+    assert not session.exists() and not list(tmp_path.glob("guest.*"))
+
+
+def test_a_session_of_which_nothing_is_known_is_not_called_ended_while_tmux_hangs(
+    make_session: MakeSession, tmux_socket: str, tmp_path: Path
+) -> None:
+    session = make_session()
+    session.start(["sleep", "60"])
+    pid = wait_for(session.pid, "the start", 5) or 0
+    (tmp_path / "guest.pid").write_text("no number")
+    with hanging(tmux_socket), pytest.raises(SessionError, match="^tmux has-session: the tmux server does not answer"):
+        session.stop(hurry=True)
+    assert session.stop() is True
+    wait_for(lambda: not alive(pid), "the end", 5)

@@ -242,3 +242,14 @@ def test_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
     with pytest.raises(ResultsError, match="No space left"):
         ResultStore(tmp_path).commit(NAME, FILES, VALID)
     assert names(tmp_path) == []
+
+
+def test_failures_are_added_line_by_line_also_behind_one_that_was_cut_off(tmp_path):
+    store = ResultStore(tmp_path / "out")
+    store.note_failure("a", "first\nlog")
+    with open(tmp_path / "out" / "failures.jsonl", "a") as file:
+        file.write('{"what": "ha')
+    store.note_failure("b", "second")
+    first, half, second = (tmp_path / "out" / "failures.jsonl").read_text().splitlines()
+    assert json.loads(first)["reason"] == "first\nlog" and half == '{"what": "ha'
+    assert json.loads(second)["what"] == "b" and json.loads(second)["time"]

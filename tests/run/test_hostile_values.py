@@ -16,6 +16,7 @@ from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Test
 from autotest.errors import AutotestError, TestbedError
 from autotest.remote.local import LocalTransport
 from autotest.remote.transport import Transport
+from autotest.run.journal import Journal
 from autotest.run.lock import TestbedLock
 
 KEYS = ["id", "pid", "start", "user", "hostname", "machine", "machine_boot", "command", "since"]
@@ -23,7 +24,7 @@ KEYS = ["id", "pid", "start", "user", "hostname", "machine", "machine_boot", "co
 
 def a_lock(transport: Transport, host: HostConfig | None = None) -> TestbedLock:
     testbed = Testbed(Path("t"), host or HostConfig(fqdn="far"), GuestConfig(fqdn="g"), LoadGenConfig(fqdn="l"))
-    servers: Any = SimpleNamespace(testbed=testbed, host=SimpleNamespace(transport=transport))
+    servers: Any = SimpleNamespace(testbed=testbed, host=SimpleNamespace(transport=transport), journal=Journal(str))
     return TestbedLock(servers)
 
 

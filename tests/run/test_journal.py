@@ -11,7 +11,8 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from autotest.errors import AutotestError, ConnectError, TestbedError
+from autotest.run import interruption
 from autotest.run import journal as journal_module
 from autotest.run.journal import Change, Journal, UndoFailed, read_journal
 
@@ -104,7 +106,7 @@ class Disk:
             else:
                 result = _REAL[name](*arguments, **more)
                 self.done.append((name, arguments[0]))
-            if name == "open":
+            if isinstance(result, int):
                 self._open.add(result)
             elif name == "close":
                 self._open.discard(arguments[0])
@@ -150,7 +152,7 @@ class Machines:
         if things.get(name, "down") != "down":
             return
         journal.note(server, "up" if name == "nic" else "thing", details={"name": name})
-        self._effect(lambda: (things.update({name: "up"}), self.made.append((server, name))))
+        self._effect(partial(things.update, {name: "up"}), partial(self.made.append, (server, name)))
 
     def boot(self, journal: Journal) -> None:
         self.things("host")
@@ -158,7 +160,7 @@ class Machines:
             return
         journal.note("host", "guest", machine="guest", details={"name": "guest"})
         booted = {"nic": "down", "the user's": "there"}
-        self._effect(lambda: (self.state.update(guest=booted), self.made.append(("host", "guest"))))
+        self._effect(partial(self.state.update, guest=booted), partial(self.made.append, ("host", "guest")))
 
     def crash(self) -> None:
         self._switch_guest_off()
@@ -191,27 +193,28 @@ class Machines:
             raise OSError(errno.EBUSY, "busy")
         undoing: dict[str, tuple[bool, Callable[[], object]]] = {
             "guest": (self.state["guest"] is not None, self._switch_guest_off),
-            "up": (things.get("nic") == "up", lambda: things.update(nic="down")),
-            "thing": (name in things, lambda: things.pop(name)),
+            "up": (things.get("nic") == "up", partial(things.update, nic="down")),
+            "thing": (name in things, partial(things.pop, name)),
         }
         is_there, remove = undoing[change.kind]
         if not is_there:
             return None
         if not self.is_out_of_turn:
             self._require_turn(change.server, name)
-        self._effect(lambda: (self.made.remove((change.server, name)), remove()))
+        self._effect(partial(self.made.remove, (change.server, name)), remove)
         return f"{change.server} {name}"
 
-    def _effect(self, change: Callable[[], object]) -> None:
+    def _effect(self, *together: Callable[[], object]) -> None:
         self.points.reached()
-        change()
+        for each in together:
+            each()
         self.points.reached()
 
     def _require_turn(self, server: str, name: str) -> None:
         assert (server, name) in self.made, f"{name} on {server} is not this tool's"
         for later in self.made[self.made.index((server, name)) + 1 :]:
-            ends_with_it = name == "guest" and later[0] == "guest"
-            assert ends_with_it or self.is_lasting(*later), f"{name} on {server} was undone before {later}"
+            ends_with_the_guest = later[0] == "guest" and ("host", "guest") in self.made
+            assert ends_with_the_guest or self.is_lasting(*later), f"{name} on {server} was undone before {later}"
 
     def is_lasting(self, server: str, name: str) -> bool:
         with_the_guest = server == "guest" and self.is_lasting("host", "guest")
@@ -233,6 +236,7 @@ class Trial:
         """Returns what ended it before its time."""
         way, operations = program
         self.machines.points, disk = points, Disk(points)
+        journal_module.requested = lambda: points.ended and points.ends_with is KeyboardInterrupt
         journal = Journal(self.machines.undo, self.path, HEADER)
         try:
             with disk.in_use():
@@ -246,6 +250,7 @@ class Trial:
             return error
         finally:
             self.durable = disk.durable
+            journal_module.requested = interruption.requested
         return None
 
     def _do(self, journal: Journal, operations: list[Operation]) -> None:
@@ -311,7 +316,8 @@ class Trial:
 def operations(depth: int = 3) -> st.SearchStrategy[list[Operation]]:
     servers, names = st.sampled_from(["host", "loadgen", "guest"]), st.sampled_from(["a", "b", "nic", "the user's"])
     make = st.tuples(st.just("make"), servers, names)
-    plain = [make, make, make, st.just(("boot",)), st.just(("boot",)), st.just(("fail",)), st.just(("forget",))]
+    plain: list[st.SearchStrategy[Any]] = [make, make, make, st.just(("boot",)), st.just(("boot",))]
+    plain += [st.just(("fail",)), st.just(("forget",))]
     plain += [st.just(("the guest crashes",)), st.just(("end the guest",)), st.tuples(st.just("cut"), servers), st.just(("mend",))]
     plain += [st.tuples(st.just("stick"), servers, st.sampled_from(["a", "b", "guest", "nic"]))]
     if depth:
@@ -518,7 +524,7 @@ def test_the_change_is_on_the_disk_before_it_is_made(journal: Journal, tmp_path:
 
 @pytest.mark.parametrize("last", ["change", "undone", "kept"])
 def test_a_last_line_that_was_cut_off_counts_as_never_written(journal: Journal, last: str) -> None:
-    with journal.kept("setup-network") if last == "kept" else suppress():
+    with journal.kept("setup-network") if last == "kept" else nullcontext():
         note(journal, "a")
         note(journal, "b")
     if last == "change":
@@ -691,7 +697,8 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) ->
 
 
 _texts = st.text(max_size=5)
-_values = st.one_of(st.none(), st.booleans(), st.integers(), _texts, st.lists(_texts, max_size=2), st.dictionaries(_texts, _texts, max_size=2))
+_collections = st.lists(_texts, max_size=2), st.dictionaries(_texts, _texts, max_size=2)
+_values = st.one_of(st.none(), st.booleans(), st.integers(), _texts, *_collections)
 _keys = ("change", "server", "kind", "details", "boot", "machine")
 _WHOLE = {"change": 1, "server": "host", "kind": "thing", "details": {"name": "a"}, "boot": "", "machine": ""}
 _lines = st.one_of(
@@ -766,6 +773,18 @@ def test_an_error_goes_on_when_undoing_fails_too_which_is_logged(caplog: pytest.
     assert "cannot undo host: thing a: it is stuck" in caplog.text
 
 
+def test_a_context_that_an_interruption_kept_from_being_left_keeps_nothing_from_being_undone(
+    journal: Journal, undone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_left = journal.scope()
+    with pytest.raises(KeyboardInterrupt), journal.scope():
+        never_left.__enter__()
+        note(journal, "a")
+        monkeypatch.setattr(journal_module, "requested", lambda: True)
+        raise KeyboardInterrupt
+    assert undone == ["a"] and not journal.standing
+
+
 def test_what_ends_with_its_machine_is_not_undone_by_itself(undone: list[str]) -> None:
     journal = Journal(lambda change: undone.append(change.details["name"]))
     note(journal, "before", "guest")
@@ -774,6 +793,17 @@ def test_what_ends_with_its_machine_is_not_undone_by_itself(undone: list[str]) -
     note(journal, "after")
     journal.undo()
     assert undone == ["after", "guest", "before"] and not journal.standing
+
+
+def test_within_a_running_machine_changes_are_undone_in_order_with_those_of_others(undone: list[str]) -> None:
+    journal = Journal(lambda change: undone.append(change.details["name"]))
+    with journal.scope():
+        journal.note("host", "guest", machine="guest", details={"name": "guest"})
+        with journal.scope():
+            for server, name in (("guest", "a"), ("host", "b"), ("guest", "c"), ("loadgen", "d")):
+                note(journal, name, server)
+        assert undone == ["d", "c", "b", "a"]
+    assert undone == ["d", "c", "b", "a", "guest"]
 
 
 def test_what_is_inside_a_machine_that_cannot_be_ended_stays_with_it(tmp_path: Path) -> None:

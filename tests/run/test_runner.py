@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -28,10 +29,19 @@ class Recorder:
         self.fail_to_leave: dict[str, BaseException] = {}
         self.fail_to_measure: dict[str, list[BaseException]] = {}
         self.broken: dict[str, list[BaseException]] = {}
+        self.fail_to_end: dict[str, BaseException] = {}
         self.recorded: list[Failure] = []
 
     def stages(self, *parameters: str) -> list[Stage[None]]:
-        return [Stage(each, each, self._stage(each), partial(self._check, each)) for each in parameters]
+        return [
+            Stage(each, each, self._stage(each), partial(self._check, each), partial(self._end, each))
+            for each in parameters
+        ]
+
+    def _end(self, name: str, _: None, case: Case) -> None:
+        self.events.append(f"x{name}" + "".join(map(str, case.values_)))
+        if name in self.fail_to_end:
+            raise self.fail_to_end[name]
 
     def _check(self, name: str, _: None, case: Case) -> None:
         if errors := self.broken.get(name + "".join(map(str, case.values_))):
@@ -153,15 +163,24 @@ def test_the_set_up_is_rebuilt_from_the_stage_that_broke(recorder: Recorder) -> 
     recorder.fail_to_measure["111"] = [AutotestError("lost")]
     recorder.broken["b11"] = [AutotestError("panic")]
     recorder.run([(1, 1, 1)], "a", "b", "c", retries=1)
-    assert recorder.events == "+a1 +b11 +c111 ?111 -c111 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
+    assert recorder.events == "+a1 +b11 +c111 ?111 xb11 -c111 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
 
 
 def test_a_stage_that_fails_because_one_before_it_broke_is_entered_on_a_rebuilt_one(recorder: Recorder) -> None:
     recorder.fail_to_enter["c111"] = [AutotestError("no connection")]
     recorder.broken["b11"] = [AutotestError("panic")]
     summary = recorder.run([(1, 1, 1)], "a", "b", "c", retries=1)
-    assert recorder.events == "+a1 +b11 !c111 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
+    assert recorder.events == "+a1 +b11 !c111 xb11 -b11 +b11 +c111 111 -c111 -b11 -a1".split()
     assert summary.done == 1
+
+
+def test_a_broken_stage_that_cannot_be_ended_is_left_as_any_other(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [AutotestError("lost")]
+    recorder.broken["a1"] = [AutotestError("panic")]
+    recorder.fail_to_end["a"] = AutotestError("no answer")
+    summary = recorder.run([(1, 1)], "a", "b", retries=1)
+    assert recorder.events == "+a1 +b11 ?11 xa1 -b11 -a1 +a1 +b11 11 -b11 -a1".split()
+    assert summary.done == 1 and not summary.failures
 
 
 def test_the_reason_of_a_failure_is_what_is_found_broken(recorder: Recorder) -> None:
@@ -186,8 +205,27 @@ def test_a_set_up_whose_trials_fail_the_same_way_is_given_up_and_its_siblings_go
     summary = recorder.run([*((1, number) for number in range(1, 9)), (2, 1)], "a")
     assert [event for event in recorder.events if event.startswith("?")] == ["?11", "?12", "?13"]
     assert summary.done == 1 and summary.failed == 8 and summary.failures[-1].trials == 5
-    assert "3 trials before failed the same way" in summary.failures[-1].reason
+    assert "3 test cases before failed the same way" in summary.failures[-1].reason
     assert [failure.name for failure in recorder.recorded] == [failure.name for failure in summary.failures]
+
+
+class LoadTooHigh(AutotestError):
+    blames_set_up = False
+
+
+def test_a_set_up_is_not_given_up_for_what_its_load_may_have_caused(recorder: Recorder) -> None:
+    for number in range(1, 9):
+        recorder.fail_to_measure[f"1{number}"] = [LoadTooHigh("too few samples")]
+    summary = recorder.run([(1, number) for number in range(1, 10)], "a")
+    assert summary.done == 1 and summary.failed == 8
+
+
+def test_repetitions_of_one_test_case_do_not_give_up_the_others(recorder: Recorder) -> None:
+    recorder.fail_to_measure["1"] = [AutotestError("lost")] * 5
+    job = dataclasses.replace(recorder.job(1), test_case="one")
+    jobs = [*(dataclasses.replace(job, name=f"rep{number}") for number in range(5)), recorder.job(2)]
+    summary = Runner(recorder.stages("a"), None, pause=0).run(jobs, 6)
+    assert summary.done == 1 and summary.failed == 5
 
 
 def test_a_set_up_is_not_given_up_when_its_trials_fail_in_different_ways_or_not_all(recorder: Recorder) -> None:

@@ -93,7 +93,8 @@ class RunningCampaign:
     def in_guest(self, command: str, frames: int = 1000) -> None:
         """Have the guest run a shell command when it has received that many frames: in the trial, and not over SSH."""
         counted = "/sys/class/net/test/statistics/rx_packets"
-        wait = f"read first <{counted}; now=$first; while [ $now -lt $((first + {frames})) ]; do sleep 0.5; read now <{counted}; done"
+        loop = f"while [ $now -lt $((first + {frames})) ]; do sleep 0.5; read now <{counted}; done"
+        wait = f"read first <{counted}; now=$first; {loop}"
         script = f"nohup sh -c '{wait}; {command}' >/dev/null 2>&1 &"
         ssh = ["ssh", "-F", f"/run/{NAME}-lab{self._kind}/ssh_config", "autotest-guest", script]
         where = [] if self._kind else ["ip", "netns", "exec", f"{NAME}-host"]

@@ -1,4 +1,4 @@
-"""What a lab can leave on a machine, so that what was there before a test can be compared with what is there after it."""
+"""What a lab can leave on a machine: what is there before a test is compared with what is there after it."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def traces() -> set[str]:
-    """Namespaces, links, mounts, processes, tmux servers, temporary files, XDP programs, journals, records, device files."""
+    """All that is there now, each with its kind in front."""
     return {f"{kind} {name}" for kind, find in _KINDS.items() for name in find()}
 
 
@@ -61,7 +61,8 @@ def _processes() -> Iterator[str]:
             command = (process / "cmdline").read_bytes()
             if not command or (process / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":
                 continue
-            marked = NAME.encode() in command or f"AUTOTEST_TEST_LAB={NAME}".encode() in (process / "environ").read_bytes()
+            mark = f"AUTOTEST_TEST_LAB={NAME}".encode()
+            marked = NAME.encode() in command or mark in (process / "environ").read_bytes()
             if marked or _inode(process / "ns/net") not in foreign:
                 yield f"{process.name} {command.replace(bytes(1), b' ').decode(errors='replace')[:150]}"
 
