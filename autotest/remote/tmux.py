@@ -397,8 +397,12 @@ class Session:
                 wait_for(self._has_begun, self.name, _START_TIMEOUT, _POLL)
         was_there = self._end_command(grace) or was_there
         if self._tmux.has_session(self.name, timeout):
+
+            def has_ended() -> bool:
+                return self.exit_code() is not None or not self._tmux.has_session(self.name, timeout)
+
             with suppress(WaitTimeout, SessionError):  # what writes the exit code is about to end, too
-                wait_for(lambda: self.exit_code() is not None or not self.exists(), self.name, _WRAPPER_TIMEOUT, _POLL)
+                wait_for(has_ended, self.name, _WRAPPER_TIMEOUT, _POLL)
             self._tmux.kill_session(self.name, timeout)
         return was_there
 

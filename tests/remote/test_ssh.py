@@ -178,7 +178,7 @@ def test_a_cut_connection_is_opened_again_for_the_next_file(sshd: SshServer, tmp
 
 @contextmanager
 def silence(sshd: SshServer, for_good: bool = False) -> Iterator[None]:
-    """The other end of all connections of this moment says nothing, as behind a cut cable; ``for_good``: of new ones, too."""
+    """The other end of all connections of this moment says nothing, as behind a cut cable; ``for_good``: new ones, too."""
     assert sshd.process
     pids = [*sshd.sessions(), *([sshd.process.pid] if for_good else [])]
     for pid in pids:
@@ -247,9 +247,9 @@ def before_step(monkeypatch: pytest.MonkeyPatch, owner: type, step: str, happen:
     """Whatever is to happen does so right before the library's step, which is then made as ever."""
     real = getattr(owner, step)
 
-    def late(*arguments: object) -> object:
+    def late(*arguments: object, **options: object) -> object:
         happen()
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(owner, step, late)
 
@@ -336,19 +336,25 @@ def narrow(transport: SshTransport) -> None:
     over.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
 
 
+@pytest.mark.filterwarnings("error")  # a thread of the library that fails would write to the user's terminal
+@pytest.mark.parametrize(("use", "step"), [("write", "set_pipelined"), ("get", "prefetch"), ("read", "read")])
 def test_a_connection_that_goes_silent_within_a_large_file_is_given_up(
-    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str, step: str
 ) -> None:
     monkeypatch.setattr("autotest.remote.ssh.DEFAULT_TIMEOUT", 0.5)
+    monkeypatch.setitem(USES, "write", lambda transport, path: transport.write(path, "x" * (64 << 20)))
     transport = sshd.transport()
-    transport.write(str(tmp_path / "f"), "1")
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * (64 << 20))
+    assert transport.read(str(tmp_path / "none")) is None
     narrow(transport)
     with ExitStack() as later:
         with monkeypatch.context() as patch:
-            before_step(patch, paramiko.SFTPFile, "set_pipelined", lambda: later.enter_context(silence(sshd)))
+            before_step(patch, paramiko.SFTPFile, step, lambda: later.enter_context(silence(sshd)))
             with at_most(10), pytest.raises(ConnectError):
-                transport.write(str(tmp_path / "f"), "x" * (64 << 20))
-        assert transport.read(str(tmp_path / "f")) == "1"
+                USES[use](transport, str(path))
+        path.write_text("1")
+        assert transport.read(str(path)) == "1"
 
 
 def test_input_that_a_silent_server_does_not_take_is_given_up(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -417,7 +417,7 @@ def test_the_command_ends_though_tmux_hangs_and_the_session_with_the_next_try(
             start = time.monotonic()
             with pytest.raises(SessionError, match="guest is ended, but its tmux session cannot be removed: tmux .* answer"):
                 session.stop(hurry=True)
-            assert time.monotonic() - start < 1
+            assert time.monotonic() - start < 1.5  # 0.7 s and a busy machine
             assert not alive(pid) and (tmp_path / "guest.pid").exists()
     session.stop()
     assert not session.exists() and not list(tmp_path.glob("guest.*"))
