@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO
 
@@ -41,7 +41,7 @@ from autotest.run import interruption
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
 
-_CHANNEL_TIMEOUT = 5.0  # seconds in which the far side opens a channel, or starts a command, over a connection that works
+_CHANNEL_TIMEOUT = 5.0  # seconds in which the far side opens a channel, or takes a request, over a connection that works
 _GRACE = 2.5  # seconds that the far `timeout` command gets before the connection itself is given up
 # The same when the process was asked to end: somebody waits for it.
 _HURRIED_CONNECT = 2.0  # seconds for all of a new connection
@@ -180,8 +180,8 @@ class SshTransport(Transport):
         try:
             yield channel
         finally:
-            with suppress(ConnectError), self._watched(channel, _answer_limit()):
-                channel.close()
+            with suppress(ConnectError), self._watched(channel, _answer_limit()), channel:
+                pass
 
     def _watched(self, channel: paramiko.Channel, limit: float) -> AbstractContextManager[None]:
         def cut() -> None:
@@ -319,22 +319,23 @@ class SshTransport(Transport):
     def connect_unix(self, path: str, timeout: float) -> Iterator[socket.socket]:
         """See the contract; the far end of the bridge is ``socat``, since the library forwards no Unix sockets."""
         bridge = self.argv(["socat", "-", socat_address("UNIX-CONNECT", path)], sudo=True)
-        ours, theirs = socket.socketpair()
-        with ours, theirs, self._channel() as channel:
+        with self._channel() as channel:
             try:
                 with self._watched(channel, _answer_limit()):
                     channel.exec_command(to_bytes(command_line(bridge)))
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
                 raise ConnectError(f"{self.name}: the connection was cut on the way to {path}: {error}") from None
-            pumps = [
-                threading.Thread(target=_pump, args=(channel.recv, theirs.sendall, theirs), daemon=True),
-                threading.Thread(target=_pump, args=(theirs.recv, channel.sendall, channel), daemon=True),
-            ]
-            for pump in pumps:
-                pump.start()
-            ours.settimeout(timeout)
-            yield ours
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                pumps = [
+                    threading.Thread(target=_pump, args=(channel.recv, theirs.sendall, theirs), daemon=True),
+                    threading.Thread(target=_pump, args=(theirs.recv, channel.sendall, channel), daemon=True),
+                ]
+                for pump in pumps:
+                    pump.start()
+                ours.settimeout(timeout)
+                yield ours
 
     def ping(self, timeout: float) -> float:
         start = time.monotonic()
@@ -362,12 +363,24 @@ class _Bounded:
         return getattr(self._channel, name)
 
     def send(self, data: bytes) -> int:
-        with self._watched(self._channel, _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)):
-            return self._channel.send(data)
+        # What cannot be sent is told to who reads the answer: a thread that only sends would write to the terminal.
+        with suppress(ConnectError, paramiko.SSHException, EOFError, OSError, ValueError):  # ValueError: closed meanwhile
+            with nullcontext() if self._has_room(data) else self._watched(self._channel, _file_limit()):
+                return self._channel.send(data) or len(data)
+        return len(data)
+
+    def _has_room(self, data: bytes) -> bool:
+        """Whether it goes out without waiting, as most requests do: to watch one takes longer than its answer."""
+        sock = self._channel.get_transport().sock
+        return len(data) < 512 and isinstance(sock, socket.socket) and bool(select.select([], [sock], [], 0)[1])
 
     def recv(self, size: int) -> bytes:
-        with self._watched(self._channel, _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)):
+        self._channel.settimeout(limit := _file_limit())
+        try:
             return self._channel.recv(size)
+        except TimeoutError:
+            self._channel.get_transport().close()
+            raise TimeoutError(f"no answer within {limit:g} s") from None
 
 
 def _limit(seconds: float, hurried: float) -> float:
@@ -376,6 +389,10 @@ def _limit(seconds: float, hurried: float) -> float:
 
 def _answer_limit() -> float:
     return _limit(_CHANNEL_TIMEOUT, _HURRIED_ANSWER)
+
+
+def _file_limit() -> float:
+    return _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)
 
 
 def _send(channel: paramiko.Channel, data: bytes | None) -> threading.Thread | None:

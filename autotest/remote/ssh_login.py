@@ -33,8 +33,8 @@ def watched(name: str, seconds: float, cut: Callable[[], None]) -> Iterator[None
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
-    timer.start()
     try:
+        timer.start()
         yield
     except (paramiko.SSHException, EOFError, OSError):  # what the wait ends with when the connection is cut
         if not late.is_set():
@@ -45,9 +45,7 @@ def watched(name: str, seconds: float, cut: Callable[[], None]) -> Iterator[None
         raise NoAnswer(f"{name}: no answer within {seconds:g} s: the connection is cut")
 
 
-def login(
-    target: Destination, connection: socket.socket, limit: float = threading.TIMEOUT_MAX
-) -> paramiko.SSHClient:
+def login(target: Destination, connection: socket.socket, limit: float = threading.TIMEOUT_MAX) -> paramiko.SSHClient:
     """Log in at the destination, in ``limit`` seconds; takes the connection over.
 
     Raises:
