@@ -137,7 +137,8 @@ def test_ssh_connections_that_are_cut_or_hang_in_a_trial_are_opened_again(ssh_la
         for connection in ssh_connections("loadgen"):
             stop(connection)
         log = campaign.end()
-    assert len(cut) >= 2 and "loadgen: the connection was cut while" in log
+    # One that is cut between two questions is opened again without a word; one that hangs is always noticed.
+    assert len(cut) >= 2 and re.search(r"loadgen: .*no answer within 30 s", log)
     assert done(tests) == 2 and failures(tests) == []
 
 
