@@ -179,6 +179,8 @@ class Machines:
             self.is_out_of_turn = False
 
     def forget(self, journal: Journal) -> None:
+        if self.state["guest"] is not None:  # only the lab is forgotten, and it is there before any guest
+            return
         self.baselines.append(copy.deepcopy(self.state))
         journal.forget()
         self.baselines = self.baselines[-1:]
