@@ -5,6 +5,13 @@ from pathlib import Path
 
 import pytest
 from labtest import PROJECT, CampaignFile, LabCommand, lab_command, own_lab
+from traces import clear
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cleared() -> None:
+    """A test run that was ended halfway leaves its lab; the next one begins without it."""
+    clear()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from traces import NAME, TEMPORARY, left_since, traces
+from traces import NAME, TEMPORARY, clear, left_since, traces
 
 JOURNALS = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()) / "autotest/journals"
 
@@ -109,3 +109,28 @@ def test_what_is_left_is_seen_and_what_is_gone_is_not(kind: str, left: Callable,
     with left(tmp_path):
         assert any(trace.startswith(f"{kind} ") for trace in traces() - before)
     assert left_since(before) == []
+
+
+def test_what_a_run_left_that_was_ended_halfway_is_cleared():
+    before = traces()
+    state = Path(f"/run/autotest/{NAME}")
+    namespace = f"{NAME}-trace"
+    _run("ip", "netns", "add", namespace)
+    state.mkdir(parents=True)
+    _run("mount", "-t", "tmpfs", "tmpfs", state)
+    (state / "guest.pid").write_text("1")
+    TEMPORARY.mkdir()
+    (TEMPORARY / "trace").touch()
+    environment = os.environ | {"AUTOTEST_TEST_LAB": NAME, "TMPDIR": str(TEMPORARY)}
+    journal = JOURNALS / "0123456789abcdef/2026-1.journal"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_text(NAME)
+    with (
+        subprocess.Popen(["ip", "netns", "exec", namespace, "sleep", "30"]) as inside,
+        subprocess.Popen(["sleep", "30"], env=environment) as beside,
+    ):
+        assert len(traces() - before) >= 6
+        clear()
+        assert (inside.wait(5), beside.wait(5)) == (-9, -9)
+        assert left_since(before) == []
+    journal.parent.rmdir()

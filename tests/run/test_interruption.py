@@ -165,6 +165,18 @@ def left_by_the_run(testbed: Testbed) -> Left:
     return left
 
 
+def test_what_several_send_for_one_reason_and_the_end_of_the_terminal_are_not_the_second_signal(testbed: Testbed) -> None:
+    run = Run(testbed)
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        run.process.send_signal(number)
+        time.sleep(0.02)
+    time.sleep(0.7)
+    run.process.send_signal(signal.SIGHUP)
+    code, printed, error = run.end(8)
+    assert (code, error, printed) == (130, "", [*UNDONE, "interrupted"])
+    assert links(testbed) == {"lo", "nic", "peer"} and not run.session.exists()
+
+
 def test_a_signal_while_all_is_undone_in_order_is_heard_when_all_is_undone(testbed: Testbed) -> None:
     run = Run(testbed, ends="at once")
     assert run.output.readline().strip() == UNDONE[0]

@@ -42,7 +42,8 @@ def work(given):
     lock._FOLDER, sys.argv[1:] = given["folder"], given["arguments"]
     lock.this_process = lambda: this_process() | given["who"]
     testbed = Testbed(Path("a.conf"), HostConfig(**given["host"]), GuestConfig(fqdn="g"), LoadGenConfig(fqdn="localhost"))
-    with Servers(testbed) as servers:
+    journal = Path(given["folder"], "..", "journals", testbed.host.tmux_socket, "1.journal")
+    with Servers(testbed, journal) as servers:
         while (action := sys.stdin.readline().strip()) != "end":
             try:
                 if action.startswith("take"):
@@ -270,6 +271,33 @@ def test_a_holder_that_lost_the_testbed_does_not_give_back_what_is_another_ones(
     assert nobody_holds(folder)
 
 
+def test_one_that_wants_what_two_dead_ones_held_takes_over_from_both(make_worker: MakeWorker, folder: Path) -> None:
+    dead = [make_worker(tmux_socket="a"), make_worker(tmux_socket="b", test_iface="eth1")]
+    for worker in dead:
+        worker.take()
+        worker.kill()
+    third = make_worker(tmux_socket="a", test_iface="eth1")
+    said, logged = third.do("take")
+    assert said == "done" and [f"process {worker.process.pid} " in line for worker, line in zip(dead, logged, strict=True)] == [True] * 2
+    assert {record(folder, thing)["pid"] for thing in ("tmux socket a", "interface eth1")} == {third.process.pid}
+
+
+def test_a_dead_holder_whose_changes_another_configuration_knows_is_to_be_recovered_by_that(
+    make_worker: MakeWorker, folder: Path, tmp_path: Path
+) -> None:
+    first, second = make_worker(tmux_socket="a", test_iface="eth1"), make_worker(tmux_socket="b", test_iface="eth1")
+    first.take()
+    first.kill()
+    left = tmp_path / "journals" / "other" / "1.journal"
+    found = record(folder, "interface eth1") | {"journal": str(left), "file": "/the other.conf"}
+    record_file(folder, "interface eth1").write_text(json.dumps(found))
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert second.is_refused().endswith("left changes under another configuration: autotest -c '/the other.conf' recover")
+    left.unlink()
+    assert second.do("take")[0] == "done"
+
+
 @pytest.mark.parametrize("content", ["", '{"id": "x", "pi', "[]", "{}", '{"id": 5}'])
 def test_a_record_that_a_crash_cut_off_is_nobodys(make_worker: MakeWorker, folder: Path, content: str) -> None:
     folder.mkdir()
@@ -371,6 +399,20 @@ def test_a_connection_that_was_cut_and_opened_anew_holds_the_testbed_again(
     after = record(folder)["witness"]
     assert after != before and is_alive(after)
     assert f"process {first.process.pid} " in second.is_refused()
+
+
+def test_a_holder_that_was_cut_off_is_not_taken_over_by_its_own_machine_while_it_lives(
+    sshd: Any, make_worker: MakeWorker, folder: Path
+) -> None:
+    way = {"fqdn": "server", "ssh_config": sshd.config()}
+    first, second = make_worker(**way), make_worker(**way)
+    first.take()
+    witness = record(folder)["witness"]
+    os.kill(witness["pid"], signal.SIGKILL)
+    wait_until(lambda: not is_alive(witness))
+    assert f"process {first.process.pid} " in second.is_refused()
+    first.kill()
+    assert second.do("take")[0] == "done"
 
 
 def test_a_holder_whose_testbed_was_taken_while_it_was_cut_off_does_nothing_there_any_more(

@@ -408,6 +408,16 @@ def admin_bridge_of_the_user_has_other_addresses_and_neighbours(netns: str) -> N
     ip(netns, "neighbour", "add", "10.9.0.50", "lladdr", "52:54:00:00:00:50", "dev", "adm", "nud", "permanent")
 
 
+def admin_bridge_of_the_user_has_our_neighbour(netns: str) -> None:
+    admin_bridge_of_the_user_has_our_address(netns)
+    ip(netns, "neighbour", "add", "10.9.0.2", "lladdr", "52:54:00:fa:00:5f", "dev", "adm", "nud", "permanent")
+
+
+def admin_bridge_of_the_user_has_another_neighbour_for_our_address(netns: str) -> None:
+    admin_bridge_of_the_user_has_our_address(netns)
+    ip(netns, "neighbour", "add", "10.9.0.2", "lladdr", "52:54:00:00:00:50", "dev", "adm", "nud", "permanent")
+
+
 def tap_of_the_user_is_in_his_bridge(netns: str) -> None:
     bridge_of_the_user_has_the_nic(netns)
     ip(netns, "tuntap", "add", "dev", "tap", "mode", "tap")
@@ -428,6 +438,7 @@ UNUSUAL = {
     "bridge": (
         nic_is_up, nic_has_addresses_and_is_down, nic_has_its_own_settings, bridge_of_the_user_has_the_nic,
         bridge_of_the_user_has_the_nic_and_is_down, admin_bridge_of_the_user_has_our_address,
+        admin_bridge_of_the_user_has_our_neighbour, admin_bridge_of_the_user_has_another_neighbour_for_our_address,
         admin_bridge_of_the_user_has_other_addresses_and_neighbours, tap_of_the_user_is_in_his_bridge,
     ),
     "macvtap": (nic_has_addresses_and_is_down, macvtap_of_the_user, others_are_on_the_nic),

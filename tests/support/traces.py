@@ -2,8 +2,11 @@
 
 import ctypes
 import os
+import shutil
+import signal
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Set
@@ -40,6 +43,43 @@ def _namespaces() -> list[str]:
 
 def _links() -> list[str]:
     return _names("/sys/class/net")
+
+
+def clear() -> None:
+    """End and remove what a test run left that was itself ended halfway, by a time limit say: nothing else has the lab's name."""
+    for pid in {*_pids_with_temporary(), *_pids_within()}:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for place in _mounts():
+        if NAME in place and not place.startswith("/run/netns"):
+            subprocess.run(["umount", "--lazy", place], check=True, timeout=10)
+    for name in _namespaces():
+        if NAME in name:
+            subprocess.run(["ip", "netns", "delete", name], check=True, timeout=10)
+    temporary = [path for path in _temporary_files() if NAME in path]
+    for path in (*temporary, *_folders_in_run(), *_held(), *_journals()):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _pids_with_temporary() -> Iterator[int]:
+    """The processes that were given the tests' folder for temporary files."""
+    ours = set(_ancestors())
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) not in ours:
+            with suppress(OSError):
+                if f"TMPDIR={TEMPORARY}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                    yield int(process.name)
+
+
+def _pids_within() -> Iterator[int]:
+    """The processes in the lab's namespaces."""
+    for name in _namespaces():
+        if NAME in name:
+            found = subprocess.run(["ip", "netns", "pids", name], check=True, capture_output=True, text=True, timeout=10)
+            yield from map(int, found.stdout.split())
 
 
 def _mounts() -> Iterator[str]:
@@ -98,9 +138,16 @@ def _temporary_files() -> list[str]:
 
 def _states() -> list[str]:
     """Of autotest in /run: folders with state, and what says that a testbed is held."""
-    found = [*Path("/run").glob(f"{NAME}*"), *Path("/run/autotest").glob(f"{NAME}*")]
-    held = [path for path in Path("/run/autotest/held").glob("*") if path.name != "guard"]
-    return [str(path) for path in found] + [_shown(path) for path in held if NAME in _shown(path)]
+    return _folders_in_run() + [_shown(Path(path)) for path in _held()]
+
+
+def _folders_in_run() -> list[str]:
+    return [str(path) for path in (*Path("/run").glob(f"{NAME}*"), *Path("/run/autotest").glob(f"{NAME}*"))]
+
+
+def _held() -> list[str]:
+    found = [path for path in Path("/run/autotest/held").glob("*") if path.name != "guard"]
+    return [str(path) for path in found if NAME in _shown(path)]
 
 
 def _shown(held: Path) -> str:
