@@ -33,6 +33,8 @@ def _link() -> Iterator[None]:
 @contextmanager
 def _process(**options: object) -> Iterator[None]:
     with subprocess.Popen(["sleep", "30"], **options) as process:
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # the program has begun, its memory is not there yet
+            pass
         yield
         process.kill()
 

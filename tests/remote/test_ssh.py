@@ -30,7 +30,7 @@ def ssh_ids(transport: SshTransport) -> str:
 def test_making_a_transport_opens_nothing(sshd: SshServer) -> None:
     before = set(sshd.sessions())
     sshd.transport(destination="nobody.invalid")
-    assert set(sshd.sessions()) == before
+    assert set(sshd.sessions()) <= before  # one of an earlier test may be at its end
 
 
 def test_commands_files_and_sockets_share_one_connection(sshd: SshServer, tmp_path: Path) -> None:

@@ -100,6 +100,12 @@ def test_in_a_hurry_what_ends_with_a_machine_is_not_undone_on_it(monkeypatch: py
     assert journal.standing == ()
 
 
+def no_signal_is_ignored() -> None:
+    """As under nohup, or in the background of a shell; what is ignored stays so by design."""
+    for number in interruption.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", interruption.SIGNALS)
 def test_the_exit_code_is_that_of_an_interruption_wherever_it_comes(number: int, tmp_path: Path) -> None:
     program = (
@@ -109,5 +115,7 @@ def test_the_exit_code_is_that_of_an_interruption_wherever_it_comes(number: int,
     )
     (tmp_path / "interrupted.py").write_text(program)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
-    ended = subprocess.run([sys.executable, "-m", "interrupted"], env=environment, check=False, timeout=30)
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"], env=environment, check=False, timeout=30, preexec_fn=no_signal_is_ignored
+    )
     assert ended.returncode == 130
