@@ -3,31 +3,38 @@
 Both MoonGen's ``hist:save`` and this module write the last newline too, so a file without it was cut off, even where
 its last line still reads like numbers: ``7104,12`` may have been ``7104,1234``.
 
-Reading and writing are vectorised: a decimal number of up to eight digits is one 64-bit word, and all words of a file
-are converted in a few array operations (the SWAR method of D. Lemire, "Quickly parsing eight digits", 2018).
-``benchmarks/accumulate.py`` compares it with a plain loop.
+Reading (:mod:`~autotest.results.pairs`) and writing take a few array operations for a whole file.
+``benchmarks/accumulate.py`` compares them with a plain loop.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotest.errors import ResultsError
+from autotest.results.pairs import MAX_DIGITS, Ints, parse_pairs
 
-Ints = NDArray[np.int64]
-
-#: Longest number that is read; 10**15 ns are 11 days.
-MAX_DIGITS: Final = 15
-_COMMA, _NEWLINE, _ZERO, _NINE = b",\n09"
+_NEWLINE, _ZERO = b"\n0"
 #: Up to this many possible values per entry, summing into a dense array is fastest.
 _DENSE_SPAN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What figures need of a histogram with at least one sample, as :class:`Histogram` names it; in ns."""
+
+    samples: int
+    mean: float
+    std: float
+    max: int
+    percentiles: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,22 +65,38 @@ class Histogram:
     @property
     def mean(self) -> float:
         """Arithmetic mean in ns; nan without samples."""
-        total = self.samples
-        return float(np.dot(self.values.astype(float), self.counts.astype(float))) / total if total else float("nan")
+        summary = self.summary(())
+        return summary.mean if summary else math.nan
 
     @property
     def std(self) -> float:
         """Standard deviation of the samples in ns, with n - 1 as MoonGen prints it; 0 for one sample, nan for none."""
-        total = self.samples
-        if total < 2:
-            return 0.0 if total else float("nan")
-        deviations = self.values.astype(float) - self.mean
-        return float(np.sqrt(np.dot(deviations * deviations, self.counts.astype(float)) / (total - 1)))
+        summary = self.summary(())
+        return summary.std if summary else math.nan
 
     @property
     def max(self) -> int | None:
         """Largest sample in ns; None without samples."""
         return int(self.values[-1]) if len(self.values) else None
+
+    def summary(self, percents: Sequence[float]) -> Summary | None:
+        """All of the above, and percentiles as :meth:`percentiles` has them, at once; None without samples."""
+        cumulated = np.cumsum(self.counts)
+        if not len(cumulated):
+            return None
+        total = int(cumulated[-1])
+        values, counts = self.values.astype(float), self.counts.astype(float)
+        mean = float(values @ counts) / total
+        values -= mean
+        values *= values
+        std = math.sqrt(float(values @ counts) / (total - 1)) if total > 1 else 0.0
+        return Summary(total, mean, std, int(self.values[-1]), tuple(self._ranked(cumulated, percents)))
+
+    def _ranked(self, cumulated: Ints, percents: Sequence[float]) -> list[int]:
+        total = int(cumulated[-1])
+        ranks = np.array([_rank(percent, total) for percent in percents], np.int64)
+        found: list[int] = self.values.take(np.searchsorted(cumulated, ranks)).tolist()
+        return found
 
     def percentiles(self, percents: Sequence[float]) -> list[int | None]:
         """Nearest-rank percentiles in ns; None for each without samples.
@@ -82,10 +105,7 @@ class Histogram:
         with rank ceil(p/100 * n) when sorted, counted from 1 (rank 1 for p = 0). It is always a measured value.
         """
         cumulated = np.cumsum(self.counts)
-        if not len(cumulated):
-            return [None] * len(percents)
-        total = int(cumulated[-1])
-        return [int(self.values[np.searchsorted(cumulated, _rank(percent, total))]) for percent in percents]
+        return [*self._ranked(cumulated, percents)] if len(cumulated) else [None] * len(percents)
 
     def percentile(self, percent: float) -> int | None:
         """One nearest-rank percentile in ns, see :meth:`percentiles`."""
@@ -99,93 +119,25 @@ def _rank(percent: float, total: int) -> int:
     return max(1, -(-round(percent * 1000) * total // 100_000))
 
 
-def read_histogram(path: Path, *, allow_empty: bool = False) -> Histogram:
-    """Histogram of a file. ResultsError names file and line of what is cut off, malformed or not ascending."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}") from error
-    return parse_histogram(data, str(path), allow_empty=allow_empty)
-
-
 def parse_histogram(data: bytes, source: str, *, allow_empty: bool = False) -> Histogram:
-    """Histogram from the content of a file, see :func:`read_histogram`; ``source`` names it in errors."""
+    """Histogram from the content of a file, which ``source`` names in errors.
+
+    Raises:
+        ResultsError: the content is cut off, malformed or not ascending, with the line; or it is empty and must not be.
+    """
     if not data:
         if allow_empty:
             return Histogram(np.empty(0, np.int64), np.empty(0, np.int64))
         raise ResultsError(f"{source}: the histogram is empty")
     if data[-1] != _NEWLINE:
         raise ResultsError(f"{source}:{data.count(10) + 1}: the last line is cut off")
-    pairs = _parse_pairs(data)
+    pairs = parse_pairs(data)
     if pairs is None:
         raise _first_error(data, source)
-    values, counts = pairs
+    values, counts, _ = pairs
     if not (np.all(values[1:] > values[:-1]) and counts.min() > 0):
         raise _first_error(data, source)
     return Histogram(values, counts)
-
-
-def _parse_pairs(data: bytes) -> tuple[Ints, Ints] | None:
-    """Both numbers of all ``a,b`` lines, or None when any line is malformed."""
-    padded = b"0" * 16 + data
-    text = np.frombuffer(padded, np.uint8)
-    ends = np.flatnonzero(text < _ZERO)
-    if len(ends) % 2 or int(text.max()) > _NINE:
-        return None
-    commas, newlines = ends.reshape(-1, 2).T.copy()
-    if np.any(text.take(commas) != _COMMA) or np.any(text.take(newlines) != _NEWLINE):
-        return None
-    lengths = commas - 16
-    lengths[1:] -= newlines[:-1] - 15
-    values = _numbers(padded, commas, lengths)
-    counts = _numbers(padded, newlines, newlines - commas - 1)
-    return None if values is None or counts is None else (values, counts)
-
-
-def _numbers(padded: bytes, ends: Ints, lengths: Ints) -> Ints | None:
-    """The numbers that end before ``ends``, or None when one has no digit or too many."""
-    longest = int(lengths.max())
-    if lengths.min() < 1 or longest > MAX_DIGITS:
-        return None
-    if longest <= 2:
-        return _few_digits(np.frombuffer(padded, np.uint8), ends, lengths, longest)
-    words = _words(padded)
-    numbers = _eight_digits(words.take(ends - 8), np.minimum(lengths, 8) if longest > 8 else lengths)
-    if longest > 8:
-        longer = np.flatnonzero(lengths > 8)
-        numbers[longer] += _eight_digits(words.take(ends[longer] - 16), lengths[longer] - 8) * 10**8
-    return numbers
-
-
-def _words(text: bytes) -> NDArray[np.uint64]:
-    """All words of 8 bytes of a text, one beginning at each byte."""
-    return np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
-
-
-def _few_digits(text: NDArray[np.uint8], ends: Ints, lengths: Ints, longest: int) -> Ints:
-    """Numbers of so few digits (most counts) that taking them one by one is faster than words."""
-    numbers = (text.take(ends - 1) & 0x0F).astype(np.int64)
-    for place in range(1, longest):
-        numbers += (text.take(ends - 1 - place) & 0x0F) * (lengths > place) * np.int64(10**place)
-    return numbers
-
-
-def _eight_digits(words: NDArray[np.uint64], lengths: Ints) -> Ints:
-    """Numbers from words whose last ``lengths`` bytes, 1 to 8, are ASCII digits."""
-    junk = lengths.astype(np.uint64)
-    np.subtract(64, junk << 3, out=junk)
-    words >>= junk
-    words <<= junk
-    words &= 0x0F0F0F0F0F0F0F0F
-    words *= 10 * 2**8 + 1
-    words >>= 8
-    words &= 0x00FF00FF00FF00FF
-    words *= 100 * 2**16 + 1
-    words >>= 16
-    words &= 0x0000FFFF0000FFFF
-    words *= 10000 * 2**32 + 1
-    words >>= 32
-    return words.view(np.int64)
 
 
 def _first_error(data: bytes, source: str) -> ResultsError:

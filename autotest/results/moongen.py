@@ -17,32 +17,49 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # No counter is longer; Python refuses to read thousands of digits at all.
 _COUNT = r"[0-9]{1,19}"
 _FLOAT = r"[-+]?(?:[0-9]{1,30}(?:\.[0-9]{1,30})?|nan|inf)"
+_MARK = "[Device: id="
+_NAME = r"\[Device: id=((?:0|[1-9][0-9]{0,18})\] [RT]X): "  # a device and a direction
+_MBIT = rf"{_FLOAT} Mbit/s \({_FLOAT} Mbit/s with framing\)"
+_RATE = re.compile(rf"{_NAME}{_FLOAT} Mpps, {_MBIT}")
 _TOTAL = re.compile(
-    rf"\[Device: id=(?P<device>{_COUNT})\] (?P<direction>RX|TX): {_FLOAT} \(StdDev {_FLOAT}\) Mpps, "
-    rf"{_FLOAT} \(StdDev {_FLOAT}\) Mbit/s \({_FLOAT} Mbit/s with framing\), "
-    rf"total (?P<packets>{_COUNT}) packets with (?P<bytes>{_COUNT}) bytes \(incl\. CRC\)"
+    rf"{_NAME}{_FLOAT} \(StdDev {_FLOAT}\) Mpps, {_FLOAT} \(StdDev {_FLOAT}\) Mbit/s \({_FLOAT} Mbit/s with framing\), "
+    rf"total ({_COUNT}) packets with ({_COUNT}) bytes \(incl\. CRC\)"
 )
-_RATE = re.compile(
-    rf"\[Device: id=(?P<device>{_COUNT})\] (?P<direction>RX|TX): (?P<mpps>{_FLOAT}) Mpps, "
-    rf"{_FLOAT} Mbit/s \({_FLOAT} Mbit/s with framing\)"
-)
+_LONGEST_RATES = 600  # characters of a line of totals before them, and more
 _SAMPLES = re.compile(
-    rf"Samples: (?P<count>{_COUNT}), Average: (?P<average>{_FLOAT}) ns, StdDev: (?P<std>{_FLOAT}) ns, "
-    rf"Quartiles: (?P<q1>{_FLOAT})/(?P<q2>{_FLOAT})/(?P<q3>{_FLOAT}) ns"
+    rf"Samples: ({_COUNT}), Average: ({_FLOAT}) ns, StdDev: ({_FLOAT}) ns, "
+    rf"Quartiles: ({_FLOAT})/({_FLOAT})/({_FLOAT}) ns"
 )
-_LEVEL = re.compile(r"\[(?P<level>INFO|WARN|ERROR|FATAL)\]\s+(?P<text>.*)")
+_SENT = "Test frames: sent "  # what l2-load-latency.lua says of its own sending, where software paces it
+_SENT_IN = re.compile(rf"{_SENT}{_COUNT} in ([0-9]{{1,9}}\.[0-9]{{1,9}}) s,")
+# Of a whole line; that it begins one is looked at afterwards: a search for what begins with ^ tries every character.
+_LEVEL = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\](?!\r*$)[^\S\n]+(.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """One device and direction: rates in Mpps as printed each second, and the final totals (None when missing)."""
+    """One device and direction.
+
+    Attributes:
+        packets, bytes: the final totals, bytes with CRC; None when missing.
+    """
 
     device: int
     direction: Direction
-    rates_mpps: tuple[float, ...] = ()
     packets: int | None = None
-    #: With CRC.
     bytes: int | None = None
+    _text: str = field(default="", repr=False, compare=False)
+
+    def rates(self) -> Iterator[tuple[float, float]]:
+        """Mpps and Mbit/s as they are printed each second, the latter with CRC; read as far as they are asked for."""
+        name = rf"\[Device: id={self.device}\] {self.direction}: "
+        for match in re.finditer(rf"{name}({_FLOAT}) Mpps, ({_FLOAT}) Mbit/s \({_FLOAT} Mbit/s with framing\)", self._text):
+            yield float(match[1]), float(match[2])
+
+    @property
+    def lines(self) -> int:
+        """How many lines of rates there are, whole or not."""
+        return self._text.count(f"{_MARK}{self.device}] {self.direction}: ") - (self.packets is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,40 +77,35 @@ class MoonGenOutput:
     """What one run printed.
 
     Attributes:
-        counters: one per device and direction, in the order of their first appearance.
+        counters: one per device and direction; those with totals first, in their order.
+        device: the one that the load went through: that which sent most, by totals. The receive side counts on the same
+            device: frames that another one hears are not the load coming back. Only where nothing was sent at all does the
+            receive side decide. None without totals.
         samples: the last samples line, None when there is none.
         warnings: texts of the ``[WARN]`` lines.
         errors: texts of the ``[ERROR]`` and ``[FATAL]`` lines: a task that dies leaves exit code 0.
         notes: texts of the ``[INFO]`` lines: how the program and the runtime say what they do.
         complete: True when totals in both directions are there, and for every counter that was printed.
+        shows_silence: True when in some second nothing was received, by what some device shows.
+        seconds: for how long frames were sent, where the program says so; None with rate control in hardware.
     """
 
     counters: tuple[Counter, ...] = ()
+    device: int | None = None
     samples: Samples | None = None
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     complete: bool = False
+    shows_silence: bool = False
+    seconds: float | None = None
 
-    def total(self, device: int, direction: Direction) -> Counter | None:
-        """The counter of a device and direction if its final totals are there."""
+    def device_counter(self, direction: Direction) -> Counter | None:
+        """The counter of the device with the traffic, None where it printed nothing."""
         for counter in self.counters:
-            if (counter.device, counter.direction) == (device, direction) and counter.packets is not None:
+            if counter.device == self.device and counter.direction == direction:
                 return counter
         return None
-
-    @property
-    def device(self) -> int | None:
-        """The device that the load went through: the one that sent most, by totals.
-
-        The receive side counts on the same device: frames that another one hears are not the load coming back.
-        Only where nothing was sent at all does the receive side decide. None without totals.
-        """
-        totals = [counter for counter in self.counters if counter.packets is not None]
-        if not totals:
-            return None
-        busiest = max(totals, key=lambda c: (c.direction == "TX" and bool(c.packets), c.packets or 0, -c.device))
-        return busiest.device
 
     @property
     def sent(self) -> int | None:
@@ -106,65 +118,80 @@ class MoonGenOutput:
         return self._packets("RX")
 
     def _packets(self, direction: Direction) -> int | None:
-        if (device := self.device) is None:
-            return None
-        counter = self.total(device, direction)
+        counter = self.device_counter(direction)
         return counter.packets if counter else None
 
 
-@dataclass
-class _Collected:
-    rates: dict[tuple[int, Direction], list[float]] = field(default_factory=dict)
-    totals: dict[tuple[int, Direction], tuple[int, int]] = field(default_factory=dict)
-    samples: Samples | None = None
-    lines: dict[str, list[str]] = field(default_factory=lambda: {"INFO": [], "WARN": [], "ERROR": [], "FATAL": []})
-
-
-def parse_moongen_output(text: str) -> MoonGenOutput:
+def parse_moongen_output(output: str | bytes) -> MoonGenOutput:
     """Understand what MoonGen printed; never raises: what is cut off or unknown is left out, see ``complete``.
 
-    A line counts only as a whole, so a number that was cut off cannot pass for a smaller one.
+    A line counts only as a whole, so a number that was cut off cannot pass for a smaller one. Each kind of line is found
+    by one search through the whole text: of 20,000 files, a Python loop over their lines would be most of the time.
     """
-    found = _Collected()
-    for line in _lines(text):
-        _collect(line, found)
-    counters = tuple(
-        Counter(*key, tuple(rates), *found.totals.get(key, (None, None))) for key, rates in found.rates.items()
-    )
-    directions = {direction for _, direction in found.totals}
+    text = _COLOUR.sub("", output if isinstance(output, str) else output.decode("utf-8", "replace"))
+    counters = _counters(text)
+    levels: dict[str, list[str]] = {"INFO": [], "WARN": [], "ERROR": [], "FATAL": []}
+    for match in _LEVEL.finditer(text):
+        level, said = match.groups()
+        begins_line = not match.start() or text[match.start() - 1] == "\n"
+        if begins_line and _MARK not in said and not ("Samples: " in said and _SAMPLES.search(said)):
+            levels[level].append(said.strip())
     return MoonGenOutput(
         counters=counters,
-        samples=found.samples,
-        warnings=tuple(found.lines["WARN"]),
-        errors=tuple(found.lines["ERROR"] + found.lines["FATAL"]),
-        notes=tuple(found.lines["INFO"]),
-        complete=directions == {"RX", "TX"} and found.totals.keys() == found.rates.keys(),
+        device=_busiest(counters),
+        samples=_samples(text),
+        warnings=tuple(levels["WARN"]),
+        errors=tuple(levels["ERROR"] + levels["FATAL"]),
+        notes=tuple(levels["INFO"]),
+        complete={counter.direction for counter in counters} == {"RX", "TX"}
+        and all(counter.packets is not None for counter in counters),
+        shows_silence="RX: 0.00 Mpps, 0 Mbit/s (" in text,
+        seconds=_seconds(text),
     )
 
 
-def _lines(text: str) -> Iterator[str]:
-    for line in _COLOUR.sub("", text).split("\n"):
-        yield line.rstrip("\r")
+def _counters(text: str) -> tuple[Counter, ...]:
+    totals: dict[str, tuple[int | None, int | None]] = {}
+    at = text.find(", total ")
+    while at >= 0:
+        start = text.rfind(_MARK, max(0, at - _LONGEST_RATES), at)
+        if start >= 0 and (match := _TOTAL.match(text, start)):
+            totals[match[1]] = int(match[2]), int(match[3])
+        at = text.find(", total ", at + 1)
+    if sum(text.count(_MARK + name) for name in totals) < text.count(_MARK):  # or else no other one printed anything
+        for name in _RATE.findall(text):
+            totals.setdefault(name, (None, None))
+    return tuple(
+        Counter(int(name[:-4]), "RX" if name.endswith("RX") else "TX", packets, size, text)
+        for name, (packets, size) in totals.items()
+    )
 
 
-def _collect(line: str, found: _Collected) -> None:
-    if "[Device: id=" in line:
-        for match in _RATE.finditer(line):
-            found.rates.setdefault(_key(match), []).append(float(match["mpps"]))
-        for match in _TOTAL.finditer(line):
-            found.rates.setdefault(_key(match), [])
-            found.totals[_key(match)] = (int(match["packets"]), int(match["bytes"]))
-    elif match := _SAMPLES.search(line):
-        found.samples = Samples(
-            int(match["count"]),
-            float(match["average"]),
-            float(match["std"]),
-            (float(match["q1"]), float(match["q2"]), float(match["q3"])),
-        )
-    elif match := _LEVEL.match(line):
-        found.lines[match["level"]].append(match["text"].strip())
+def _busiest(counters: tuple[Counter, ...]) -> int | None:
+    ranks = [
+        (counter.direction == "TX" and counter.packets > 0, counter.packets, -counter.device)
+        for counter in counters
+        if counter.packets is not None
+    ]
+    return -max(ranks)[2] if ranks else None
 
 
-def _key(match: re.Match[str]) -> tuple[int, Direction]:
-    direction: Direction = "RX" if match["direction"] == "RX" else "TX"
-    return int(match["device"]), direction
+def _seconds(text: str) -> float | None:
+    at = text.find(_SENT)
+    match = _SENT_IN.search(text, at) if at >= 0 else None
+    return float(match[1]) if match else None
+
+
+def _samples(text: str) -> Samples | None:
+    """The last line about samples; not one that the line of a device runs into."""
+    end = len(text)
+    while (at := text.rfind("Samples: ", 0, end)) >= 0:
+        start = text.rfind("\n", 0, at) + 1
+        stop = text.find("\n", at)
+        line = text[start : stop if stop >= 0 else len(text)]
+        if _MARK not in line and (match := _SAMPLES.search(line)):
+            count, *values = match.groups()
+            average, std, *quartiles = map(float, values)
+            return Samples(int(count), average, std, (quartiles[0], quartiles[1], quartiles[2]))
+        end = start
+    return None

@@ -16,9 +16,14 @@ PMD: ixgbe_dev_link_status_print():  Port 1: Link Down
 SAMPLES = "Samples: 11336, Average: 32474.0 ns, StdDev: 1370.4 ns, Quartiles: 31654.0/32282.0/32885.0 ns\n"
 
 
-def rate_line(device: int, direction: str, mpps: str = "19.49") -> str:
+def rate_line(device: int, direction: str, mpps: str = "19.49", mbit: str = "9979") -> str:
     colour = RX if direction == "RX" else TX
-    return f"{colour}[Device: id={device}] {direction}{OFF}: {mpps} Mpps, 9979 Mbit/s (13098 Mbit/s with framing)\n"
+    return f"{colour}[Device: id={device}] {direction}{OFF}: {mpps} Mpps, {mbit} Mbit/s (13098 Mbit/s with framing)\n"
+
+
+def second(received: str = "19.49 9979", sent: str = "19.49 9979", device: int = 0) -> str:
+    """The lines of one second; of each direction Mpps and Mbit/s."""
+    return rate_line(device, "RX", *received.split()) + rate_line(device, "TX", *sent.split())
 
 
 def total_line(device: int, direction: str, packets: int, rate: str = "19.42") -> str:
@@ -29,12 +34,30 @@ def total_line(device: int, direction: str, packets: int, rate: str = "19.42") -
     )
 
 
-def output(sent: int = 300_000, received: int = 300_000, device: int = 0) -> str:
-    """A whole run on one device."""
+def samples_line(histogram: str, scale: float = 1) -> str:
+    """What MoonGen prints of the samples that are in a histogram file; its values times ``scale`` are nanoseconds."""
+    pairs = [(int(value) * scale, int(count)) for value, count in (line.split(",") for line in histogram.splitlines())]
+    samples = sum(count for _, count in pairs)
+    mean = f"{sum(value * count for value, count in pairs) / samples:.1f}" if samples else "nan"
+    return f"Samples: {samples}, Average: {mean} ns, StdDev: 1370.4 ns, Quartiles: 31654.0/32282.0/32885.0 ns\n"
+
+
+def output(
+    sent: int = 300_000,
+    received: int = 300_000,
+    device: int = 0,
+    *,
+    seconds: str = "",
+    samples: str = "",
+) -> str:
+    """A whole run on one device; of 30 s, where no other lines of ``seconds`` are given.
+
+    Its line about the samples is left out where none is given: one that is there must belong to the histogram.
+    """
     return (
         HEAD
-        + (rate_line(device, "RX") + rate_line(device, "TX")) * 2
-        + SAMPLES
+        + (seconds or second(device=device) * 30)
+        + samples
         + "\x1b[1;37m[INFO]  Saving histogram to '/tmp/histogram.csv'\x1b[0m\n"
         + total_line(device, "RX", received)
         + total_line(device, "TX", sent)

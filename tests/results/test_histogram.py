@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotest.errors import ResultsError
-from autotest.results.histogram import Histogram, format_histogram, parse_histogram, read_histogram, sum_histograms
+from autotest.results.histogram import Histogram, format_histogram, parse_histogram, sum_histograms
 
 COUNTS = st.dictionaries(
     st.one_of(st.integers(0, 50), st.integers(0, 10**15 - 1)), st.one_of(st.integers(1, 99), st.integers(1, 10**12)), min_size=1
@@ -80,12 +80,9 @@ def test_a_malformed_file_is_refused_with_file_and_line(content, line):
         parse_histogram(content, "f.csv")
 
 
-def test_an_empty_file_is_refused_unless_asked_for(tmp_path):
-    (tmp_path / "h.csv").touch()
-    with pytest.raises(ResultsError, match="is empty"):
-        read_histogram(tmp_path / "h.csv")
-    empty = read_histogram(tmp_path / "h.csv", allow_empty=True)
-    assert (empty.samples, empty.max, empty.percentile(50)) == (0, None, None)
-    assert np.isnan(empty.mean) and format_histogram(empty) == b""
-    with pytest.raises(ResultsError, match="No such file"):
-        read_histogram(tmp_path / "none.csv")
+def test_an_empty_file_is_refused_unless_asked_for():
+    with pytest.raises(ResultsError, match="h.csv: the histogram is empty"):
+        parse_histogram(b"", "h.csv")
+    empty = parse_histogram(b"", "h.csv", allow_empty=True)
+    assert (empty.samples, empty.max, empty.percentile(50), empty.summary([50])) == (0, None, None, None)
+    assert np.isnan(empty.mean) and np.isnan(empty.std) and format_histogram(empty) == b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from autotest.errors import ResultsError
 from autotest.results.figures import figures, verdict
 from autotest.results.histogram import Histogram, parse_histogram
 from autotest.results.moongen import parse_moongen_output
+from autotest.results.verdicts import Verdict
 
 number = st.one_of(
     st.sampled_from(["0", "1.5", "-1", "nan", "inf", "-inf", "1e9", "٣", "", "9" * 19, "9" * 20, "9" * 400, "9" * 5000, "0." + "9" * 5000]),
@@ -42,16 +44,45 @@ def lines(draw: st.DrawFn) -> str:
     return text[: draw(st.integers(0, len(text)))] if draw(st.booleans()) else text
 
 
-@settings(max_examples=250, deadline=None, database=None)
-@given(
-    st.lists(st.one_of(lines(), texts, answers), max_size=5), st.one_of(st.none(), st.just(0.0), st.floats(1e-9, 1e6))
+outputs = st.one_of(
+    st.binary(max_size=200),
+    st.lists(st.one_of(lines(), texts, answers), max_size=8).map(lambda parts: "\n".join(parts).encode("utf-8", "surrogateescape")),
 )
-def test_any_output_gives_figures_that_can_be_written_and_a_verdict(output: list[str], seconds: float | None) -> None:
-    parsed = parse_moongen_output("\n".join(output))
-    found = figures(parsed, Histogram.of({}), seconds)
-    assert str(verdict(found, 10.0, runtime=1).verdict)
-    json.dumps(found.to_dict(), allow_nan=False)
+histograms = st.one_of(st.none(), st.dictionaries(st.integers(0, 10**15 - 1), st.integers(1, 10**12), max_size=5).map(Histogram.of))
+counts = st.integers(0, 10**19)
+
+
+@settings(max_examples=400, deadline=None, database=None)
+@given(
+    outputs,
+    histograms,
+    st.one_of(st.none(), st.just(0.0), st.floats(1e-9, 1e6)),
+    st.one_of(st.none(), st.tuples(counts, counts)),
+    st.sampled_from([0.0, 10.0, 1e-3]),
+)
+def test_any_output_gives_figures_that_can_be_written_and_a_verdict(
+    output: bytes, histogram: Histogram | None, seconds: float | None, interface: tuple[int, int] | None, offered: float
+) -> None:
+    found = figures(parse_moongen_output(output), histogram, seconds, interface=interface)
+    judgement = verdict(found, offered, runtime=1)
+    assert bool(judgement.reason) == (judgement.verdict is not Verdict.VALID)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)).keys() == found.to_dict().keys()
+    assert found.loss is None or 0 <= found.loss <= 1
+    assert found.lost is None or found.lost >= 0
     assert found.achieved_kpps is None or math.isfinite(found.achieved_kpps)
+    assert (found.dropout_seconds is None) <= (found.dropouts == ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b[" * 200_000, ", total " * 120_000, "[Device: id=" * 80_000, "[INFO]" * 160_000, "[INFO] \r" * 100_000, "Samples: " * 100_000,
+     "Samples: \n" * 100_000, "[Device: id=0] RX: " * 50_000, "Test frames: sent " * 50_000, "[Device: id=0] RX: 0.00 Mpps, 0 Mbit/s (\n" * 20_000],
+    ids=lambda text: text[:12].encode("unicode_escape").decode(),
+)  # fmt: skip
+def test_no_output_takes_long(text: str) -> None:
+    start = time.process_time()
+    figures(parse_moongen_output(text), None, 1.0)
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("digits", [20, 5000])
