@@ -117,6 +117,8 @@ def read_ini(path: Path, project_directory: Path) -> IniFile:
             content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError([Problem(path, None, None, "no such file")]) from None
+    except IsADirectoryError:
+        raise ConfigError([Problem(path, None, None, "is a directory, not a configuration file")]) from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError([Problem(path, None, None, f"cannot be read: {reason}")]) from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path, PurePosixPath
 
 MAX_IFACE_NAME = 15  # bytes: IFNAMSIZ of the kernel, less the closing zero byte
@@ -192,6 +193,21 @@ def integer(low: int, high: int, unit: str = "") -> Callable[[str], int]:
         if len(value) > _LONGEST_NUMBER or not low <= int(value) <= high:
             raise ValueError(f"{quoted(value)} is out of range: expected {low} to {high} {unit}".rstrip())
         return int(value)
+
+    return parse
+
+
+def percentage(low: float, high: float) -> Callable[[str], float]:
+    """A parser for a percentage like ``1 %`` or ``0.5%`` between low and high, both included; gives the fraction, 0.01."""
+
+    def parse(value: str) -> float:
+        number, sign, rest = value.partition("%")
+        number = number.strip()
+        if not sign or rest or not _DECIMAL.fullmatch(number):
+            raise ValueError(f"{quoted(value)} is not a percentage: expected a number and %, like 1 %")
+        if len(number) > _LONGEST_NUMBER or not low <= float(number) <= high:
+            raise ValueError(f"{quoted(value)} is out of range: expected {low:g} % to {high:g} %")
+        return float(Decimal(number) / 100)  # 0.001 % is 1e-05 and not 1.0000000000000001e-05
 
     return parse
 

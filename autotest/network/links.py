@@ -51,6 +51,17 @@ class Links:
             raise self._no_answer(result.stdout)
         return link
 
+    def frames(self, name: str) -> tuple[int, int] | None:
+        """How many frames the link has sent and received since it was made; None when nothing counts them."""
+        result = self._transport.run(["ip", "-json", "-statistics", "link", "show", "dev", name], check=False)
+        links = [link for link in self._understood(result.stdout) if link] if result.code == 0 else []
+        try:
+            counts = links[0]["stats64"]
+            sent, received = counts["tx"]["packets"], counts["rx"]["packets"]
+        except (LookupError, TypeError):
+            return None
+        return (sent, received) if type(sent) is type(received) is int else None
+
     def _understood(self, answer: str) -> list[dict[str, Any]]:
         """The objects that ``ip -json`` printed."""
         try:

@@ -30,20 +30,23 @@ from autotest.results.histogram import (
 from autotest.results.names import (
     ACC_HISTOGRAM,
     HISTOGRAM,
+    OUTPUT,
     TrialName,
     acc_histogram_file,
     parse_file_name,
+    parse_load_latency_infix,
+)
+from autotest.results.older import judge_older
+from autotest.results.signatures import (
+    SETTLED_NS,
+    Signature,
+    are_settled,
+    signature,
 )
 from autotest.results.store import INVALID_DIRECTORY, ResultStore
 
 STATE_FILE: Final = ".autotest-accumulated.json"
-STATE_VERSION: Final = 1
-#: Files changed less than this before they were read may change again within one tick of the file system's clock
-#: (2 s on the coarsest in use): such an entry is not believed the next time.
-SETTLED_NS: Final = 2_000_000_000
-
-Signature = list[int]
-
+STATE_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Accumulated:
@@ -59,9 +62,10 @@ def accumulate(
 ) -> list[Accumulated]:
     """Bring the sums over repetitions up to date; returns what each test case's sum is made of.
 
-    Summed are the repetitions with verdict ``valid``, including trials of the older tool; with a single one the file is
-    written all the same, so that every measured case has one. Where none is left, a sum that is there
-    moves to ``invalid/``: it holds what may not be merged. A sum without any trial of its case is left alone.
+    Summed are the repetitions with verdict ``valid``, for trials of the older tool the one that their figures give, and those whose verdict somebody
+    accepted, as their records say; with a single one the file is written all the same, so that every measured case has
+    one. Where none is left, a sum that is there moves to ``invalid/``: it holds what may not be merged. A sum without any
+    trial of its case is left alone.
 
     Args:
         infixes: test cases; None for all in the directory.
@@ -122,20 +126,25 @@ def _accumulate_case(
     parts: dict[int, Histogram] = {}
     for repetition in sorted(found):
         stored = store.load(TrialName(infix, repetition))
-        if stored.verdict.is_mergeable:
-            path = store.path(stored.name, HISTOGRAM)
-            parts[repetition] = parse_histogram(stored.files[HISTOGRAM], str(path))
+        if stored.verdict.is_mergeable or (stored.is_accepted and stored.files.get(HISTOGRAM)):
+            histogram = parse_histogram(stored.files[HISTOGRAM], str(store.path(stored.name, HISTOGRAM)))
+            if stored.trial is not None or _is_valid_older(infix, stored.files[OUTPUT], histogram):
+                parts[repetition] = histogram
     path = store.outputdir / name
     changed = _write_sum(path, format_histogram(sum_histograms(parts.values())) if parts else None)
-    signature = _signature(path.stat()) if parts else None
-    newest = max((max(times) for _, _, *times in sources.values()), default=0)
     entry = {
         "repetitions": list(parts),
         "sources": sources,
-        "sum": signature,
-        "settled": newest < started - SETTLED_NS,
+        "sum": signature(path.stat()) if parts else None,
+        "settled": are_settled(sources.values(), started, SETTLED_NS),
     }
     return Accumulated(infix, tuple(parts), changed), entry
+
+
+def _is_valid_older(infix: str, output: bytes, histogram: Histogram) -> bool:
+    """Whether a trial of the older tool may be merged: to be done it need only be whole."""
+    case = parse_load_latency_infix(infix)
+    return case is None or judge_older(output, histogram, case.rate, case.runtime)[1].verdict.is_mergeable
 
 
 def _write_sum(path: Path, content: bytes | None) -> bool:
@@ -178,15 +187,11 @@ def _listing(outputdir: Path) -> dict[str, Signature]:
     """Signatures of all files in the directory; empty where there is no directory."""
     try:
         with os.scandir(outputdir) as entries:
-            return {entry.name: _signature(entry.stat()) for entry in entries if entry.is_file()}
+            return {entry.name: signature(entry.stat()) for entry in entries if entry.is_file()}
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ResultsError(f"{outputdir}: {error.strerror}") from error
-
-
-def _signature(found: os.stat_result) -> Signature:
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
 def _read_state(path: Path) -> dict[str, dict[str, Any]]:

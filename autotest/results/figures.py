@@ -6,45 +6,22 @@ MoonGen rounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+import math
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from autotest.errors import ResultsError
-from autotest.results.histogram import Histogram
-from autotest.results.moongen import MoonGenOutput
-from autotest.results.verdicts import Verdict
+from autotest.results.histogram import Histogram, Summary
+from autotest.results.moongen import MoonGenOutput, Samples
+from autotest.results.per_second import dropouts, longest_sending, shown_seconds
+from autotest.results.verdicts import DEFAULT_TOLERANCES, Tolerances, Verdict
 
 #: Percentiles that a trial reports, and the fields that hold them.
 PERCENTILES: Final = {25.0: "p25_ns", 50.0: "p50_ns", 75.0: "p75_ns", 95.0: "p95_ns", 99.0: "p99_ns", 99.9: "p999_ns"}
 
-
-@dataclass(frozen=True, slots=True)
-class Tolerances:
-    """Where a figure stops being good enough. The reasons stand with the numbers.
-
-    Attributes:
-        under_sent: share of the offered rate that may be missing. One per cent: above the rounding of frame spacing
-            and of start and stop over a second or more, below the smallest step that a plot of rates shows.
-        stopped_early: share of the runtime that may be missing at the end; somebody or something ended a generator
-            that stops before. Two per cent: twice what may be missing of the rate.
-        samples: fewest latency samples. With fewer than 100 the 99th percentile is just the largest sample.
-        in_flight_frames: frames received beyond those sent that are not a mismatch. One batch of MoonGen (63 frames)
-            may be counted on one side only, and a guest's own frames (neighbour discovery) reach the loadgen too.
-        in_flight_share: the same as a share of the frames sent, for long trials; the larger one of both holds.
-        no_reflection: share of the frames sent below which, without any latency sample, what came in is taken for
-            other traffic and nothing was reflected.
-    """
-
-    under_sent: float = 0.01
-    stopped_early: float = 0.02
-    samples: int = 100
-    in_flight_frames: int = 64
-    in_flight_share: float = 1e-5
-    no_reflection: float = 0.01
-
-
-DEFAULT_TOLERANCES: Final = Tolerances()
+_PRINTED_ROUNDING = 0.051  # ns: MoonGen prints the mean with one decimal
+_FLOAT_ROUNDING = 1e-9  # of the mean: two ways to sum it up
+# How many times its mean is larger in ns. Whole numbers of a coarse unit are up to half wrong.
+_OTHER_UNITS = {"µs": 1e3, "ms": 1e6, "ps": 1e-3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +33,17 @@ class Figures:
         lost: sent - received, not below 0; None with a counter mismatch.
         loss: lost / sent, as a fraction.
         counter_mismatch: more received than sent, beyond the in-flight margin.
-        seconds: for how long frames were sent.
+        seconds: for how long frames were sent; where nothing measured it, the runtime, or less where there are too few
+            lines for it.
         achieved_kpps: sent / seconds / 1000.
         samples: latency samples; mean_ns, std_ns, percentiles and max_ns are of these, in ns.
         complete: the output has its final totals, no task died in it, and there is a histogram.
         errors: what tasks said when they died.
+        dropout_seconds: in how many seconds of the run nothing was received; None where the output cannot tell.
+        dropouts: which seconds these are, counted from 1.
+        interface_sent, interface_received: frames that the kernel counted on the generator's interface meanwhile; None
+            where no kernel has it.
+        contradiction: how output and histogram contradict each other; empty where they do not.
     """
 
     sent: int | None
@@ -82,41 +65,50 @@ class Figures:
     max_ns: int | None
     complete: bool
     errors: tuple[str, ...] = ()
+    dropout_seconds: int | None = None
+    dropouts: tuple[int, ...] = ()
+    interface_sent: int | None = None
+    interface_received: int | None = None
+    contradiction: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For the trial's JSON."""
-        return {**asdict(self), "errors": list(self.errors)}
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Figures:
-        """From the trial's JSON; unknown keys are left out. ResultsError where one is missing."""
-        names = [field.name for field in fields(cls)]
-        missing = [name for name in names if name not in document]
-        if missing:
-            raise ResultsError(f"figures without {', '.join(missing)}")
-        return cls(**{**{name: document[name] for name in names}, "errors": tuple(document["errors"])})
+
+_FIELDS = tuple(field.name for field in fields(Figures))
 
 
 def figures(
     output: MoonGenOutput,
-    histogram: Histogram | None,
+    latencies: Histogram | Summary | None,
     seconds: float | None,
     tolerances: Tolerances = DEFAULT_TOLERANCES,
+    *,
+    interface: tuple[int, int] | None = None,
+    unreadable: str = "",
 ) -> Figures:
     """Figures of a trial.
 
     Args:
         output: what MoonGen printed, parsed.
-        histogram: the latency samples; None where there is no such file or it cannot be read.
-        seconds: for how long frames were sent, as measured; None where unknown.
+        latencies: the histogram, or its summary with :data:`PERCENTILES`; None where there is no such file or it cannot be
+            read.
+        seconds: for how long frames were to be sent, which counts where the output does not say for how long they were;
+            None where unknown.
+        interface: frames that the kernel counted meanwhile as sent and as received; None where it could not.
+        unreadable: what is wrong with the histogram, where that is why it is None.
     """
     sent, received = output.sent, output.received
-    lost, loss, mismatch = _loss(sent, received, tolerances)
+    if output.seconds is not None:
+        seconds = output.seconds
+    elif seconds is not None and (longest := longest_sending(output)) is not None:
+        seconds = min(seconds, longest)
+    lost, loss, mismatch = _loss(sent, received, seconds, tolerances)
     achieved = sent / seconds / 1000 if sent is not None and seconds and seconds > 0 else None
-    samples = histogram.samples if histogram else 0
-    quantiles: dict[str, int | None] = dict.fromkeys(PERCENTILES.values())
-    if histogram and samples:
-        quantiles = dict(zip(PERCENTILES.values(), histogram.percentiles(list(PERCENTILES)), strict=True))
+    summary = latencies.summary(list(PERCENTILES)) if isinstance(latencies, Histogram) else latencies
+    silent = dropouts(output)
     return Figures(
         sent=sent,
         received=received,
@@ -125,26 +117,58 @@ def figures(
         counter_mismatch=mismatch,
         seconds=seconds,
         achieved_kpps=achieved,
-        samples=samples,
-        mean_ns=histogram.mean if histogram and samples else None,
-        std_ns=histogram.std if histogram and samples else None,
-        max_ns=histogram.max if histogram else None,
-        complete=output.complete and histogram is not None and not output.errors,
+        samples=summary.samples if summary else 0,
+        mean_ns=summary.mean if summary else None,
+        std_ns=summary.std if summary else None,
+        **dict(zip(PERCENTILES.values(), summary.percentiles if summary else [None] * len(PERCENTILES), strict=True)),
+        max_ns=summary.max if summary else None,
+        complete=output.complete and latencies is not None and not output.errors,
         errors=output.errors,
-        **quantiles,
+        dropout_seconds=None if silent is None else len(silent),
+        dropouts=silent or (),
+        interface_sent=interface[0] if interface else None,
+        interface_received=interface[1] if interface else None,
+        contradiction=_contradiction(output.samples, summary) if latencies is not None else unreadable,
     )
 
 
-def in_flight_margin(sent: int, tolerances: Tolerances = DEFAULT_TOLERANCES) -> int:
-    """Frames by which received may exceed sent without meaning a mismatch."""
-    return max(tolerances.in_flight_frames, int(sent * tolerances.in_flight_share))
+def _contradiction(printed: Samples | None, summary: Summary | None) -> str:
+    """How the line about the samples and the histogram contradict each other; empty where they do not."""
+    samples = summary.samples if summary else 0
+    if printed is None:
+        return ""
+    if printed.count != samples:
+        return f"the output tells of {printed.count} latency samples, the histogram holds {samples}: not of one run"
+    if summary is None or not math.isfinite(printed.average_ns):
+        return ""
+    if abs(printed.average_ns - summary.mean) <= _PRINTED_ROUNDING + _FLOAT_ROUNDING * abs(printed.average_ns):
+        return ""
+    means = f"a mean of {printed.average_ns:.1f} ns in the output, of {summary.mean:.6g} in the histogram"
+    if not summary.mean:
+        return f"{means}: the histogram is not in ns"
+    factor = printed.average_ns / summary.mean
+    for unit, usual in _OTHER_UNITS.items():
+        if usual / 2 <= factor <= usual * 2:
+            return f"{means}, which must be in {unit}: units are mixed"
+    return f"{means}: not of one run"
 
 
-def _loss(sent: int | None, received: int | None, tolerances: Tolerances) -> tuple[int | None, float | None, bool]:
+def in_flight_margin(sent: int, seconds: float | None = None, tolerances: Tolerances = DEFAULT_TOLERANCES) -> int:
+    """Frames by which two counters of the same frames may differ without meaning a mismatch.
+
+    ``in_flight_frames`` for each minute or part of one: spanning tree, LLDP and neighbour discovery go on as long as the run.
+    """
+    minutes = max(1, math.ceil((seconds or 0) / 60))
+    return max(tolerances.in_flight_frames * minutes, int(sent * tolerances.in_flight_share))
+
+
+def _loss(
+    sent: int | None, received: int | None, seconds: float | None, tolerances: Tolerances
+) -> tuple[int | None, float | None, bool]:
     """Lost frames, lost share, and whether the counters contradict each other."""
     if sent is None or received is None:
         return None, None, False
-    if received - sent > in_flight_margin(sent, tolerances):
+    if received - sent > in_flight_margin(sent, seconds, tolerances):
         return None, None, True
     lost = max(0, sent - received)
     return lost, lost / sent if sent else None, False
@@ -170,39 +194,71 @@ def verdict(
     """Judge a trial; the first that holds, in the order of how much the figures can still be trusted.
 
     Args:
-        offered_kpps: the rate that was asked for; 0 stands for as fast as possible and is never under-sent.
+        offered_kpps: the rate that was asked for; 0 stands for as fast as possible: never under-sent nor over-sent.
         runtime: for how many seconds frames were to be sent; None where unknown.
         exit_code: of the generator; one other than 0 is expected only where there are no samples.
         disturbed: why the trial was disturbed, empty where it was not.
     """
     sent, received = found.sent or 0, found.received or 0
-    if not found.complete or not sent:
-        return Judgement(Verdict.INCOMPLETE, _why_incomplete(found))
-    if exit_code and found.samples:
-        return Judgement(Verdict.INCOMPLETE, f"the generator ended with exit code {exit_code}")
-    if runtime and found.seconds is not None and found.seconds < runtime * (1 - tolerances.stopped_early):
-        return Judgement(Verdict.INCOMPLETE, f"frames were sent for {found.seconds:g} s instead of {runtime:g} s")
+    if incomplete := _why_incomplete(found, runtime, exit_code, tolerances):
+        return Judgement(Verdict.INCOMPLETE, incomplete)
     if disturbed:
         return Judgement(Verdict.DISTURBED, disturbed)
-    if found.counter_mismatch:
-        return Judgement(Verdict.COUNTER_MISMATCH, f"received {received} frames, but sent only {sent}")
+    if mismatch := _counter_mismatch(found, tolerances):
+        return Judgement(Verdict.COUNTER_MISMATCH, mismatch)
     if not received or (not found.samples and received < tolerances.no_reflection * sent):
         return Judgement(Verdict.NO_REFLECTION, f"of {sent} frames sent, {received} came back")
-    if found.samples < tolerances.samples:
-        reason = f"{found.samples} latency samples, {tolerances.samples} are needed"
+    if len(found.dropouts) > tolerances.dropout_seconds:
+        which = f"second {shown_seconds(found.dropouts)}"
+        return Judgement(Verdict.DISTURBED, f"nothing was received in {which}, though frames were sent")
+    if found.samples < tolerances.min_samples:
+        reason = f"{found.samples} latency samples, {tolerances.min_samples} are needed"
         return Judgement(Verdict.TOO_FEW_SAMPLES, reason)
     if found.achieved_kpps is None:
         return Judgement(Verdict.INCOMPLETE, "it is not known for how long frames were sent")
+    rates = f"sent {found.achieved_kpps:.6g} kpps, offered {offered_kpps:.6g} kpps"
     if found.achieved_kpps < offered_kpps * (1 - tolerances.under_sent):
-        return Judgement(Verdict.UNDER_SENT, f"sent {found.achieved_kpps:.6g} kpps, offered {offered_kpps:.6g} kpps")
+        return Judgement(Verdict.UNDER_SENT, rates)
+    if offered_kpps and found.achieved_kpps > offered_kpps * (1 + tolerances.over_sent):
+        return Judgement(Verdict.DISTURBED, f"{rates}: another load than the one that it stands for")
     return Judgement(Verdict.VALID)
 
 
-def _why_incomplete(found: Figures) -> str:
+def _why_incomplete(found: Figures, runtime: float | None, exit_code: int, tolerances: Tolerances) -> str:
+    """What is missing, or does not belong together; empty where all is there."""
     if found.errors:
         return f"a task failed: {found.errors[0]}"
     if found.sent is None or found.received is None:
         return "the output has no final totals"
+    if found.contradiction:
+        return found.contradiction
     if not found.complete:
         return "the output or the histogram is missing or cut off"
-    return "nothing was sent"
+    if not found.sent:
+        return "nothing was sent"
+    if exit_code and found.samples:
+        return f"the generator ended with exit code {exit_code}"
+    if runtime and found.seconds is not None and found.seconds < runtime * (1 - tolerances.stopped_early):
+        return f"frames were sent for {found.seconds:g} s instead of {runtime:g} s"
+    return ""
+
+
+def _counter_mismatch(found: Figures, tolerances: Tolerances) -> str:
+    """How counters of the same frames differ by more than what is in flight; empty where they do not.
+
+    What the interface received beyond the generator's count matters only where frames are missing: they may then have been
+    lost by the generator. Where also the interface received so little that nothing was reflected, nothing was lost there.
+    """
+    sent, received = found.sent or 0, found.received or 0
+    margin = in_flight_margin(sent, found.seconds, tolerances)
+    if found.counter_mismatch:
+        return f"received {received} frames, but sent only {sent}"
+    if found.interface_sent is not None and abs(sent - found.interface_sent) > margin:
+        return f"the generator claims {sent} frames sent, the interface sent {found.interface_sent}"
+    if found.interface_received is None:
+        return ""
+    missed = found.interface_received - received
+    is_little = not found.samples and found.interface_received < tolerances.no_reflection * sent
+    if missed < -margin or (missed > margin and found.lost and not is_little):
+        return f"the generator claims {received} frames received, the interface received {found.interface_received}"
+    return ""

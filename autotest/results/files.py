@@ -73,7 +73,10 @@ def write_atomically(path: Path, content: bytes, *, sync: bool = True) -> None:
     Without ``sync`` a power failure may bring back the older content or, on some file systems, an empty file: only for
     what can be made again and whose reader notices.
     """
-    temporary = write_temporary(path.parent, content, sync=sync)
+    try:
+        temporary = write_temporary(path.parent, content, sync=sync)
+    except OSError as error:  # the temporary name says nothing to the user
+        raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         os.replace(temporary, path)
     except BaseException:

@@ -14,50 +14,50 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from autotest.errors import ResultsError
 from autotest.results import files as whole
-from autotest.results.names import (
-    HISTOGRAM,
-    OUTPUT,
-    SUFFIXES,
-    TRIAL,
-    TrialName,
-    parse_file_name,
+from autotest.results.names import SUFFIXES, TRIAL, TrialName, parse_file_name
+from autotest.results.records import (
+    DATA_KINDS,
+    READABLE_VERSIONS,
+    StoredTrial,
+    acceptance,
+    json_bytes,
+    new_record,
+    placeholder,
+    stored_trial,
 )
 from autotest.results.verdicts import Verdict
 
-TRIAL_VERSION: Final = 1
 INVALID_DIRECTORY: Final = "invalid"
 FAILURES_FILE: Final = "failures.jsonl"
-#: Kinds of files that a trial can have, and must have to be done.
-DATA_KINDS: Final = (OUTPUT, HISTOGRAM)
-#: Keys of the JSON that the store writes itself.
-STORE_KEYS: Final = ("version", "infix", "repetition", "files")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTrial:
-    """A trial as it lies in the output directory.
+class _Known(NamedTuple):
+    """What is remembered of a trial."""
 
-    Attributes:
-        verdict: what counts: the recorded verdict, or ``incomplete`` where the files do not belong together.
-        trial: content of our JSON; None for a trial of the older tool.
-        files: content of the data files that are there, by kind.
-        reason: what is wrong, where ``verdict`` does not come from the JSON.
-    """
-
-    name: TrialName
     verdict: Verdict
-    trial: dict[str, Any] | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    reason: str = ""
+    is_accepted: bool
+    identity: str | None
+    can_be_accepted: bool = False
+
+    @classmethod
+    def of(cls, stored: StoredTrial) -> _Known:
+        record = stored.trial or {}
+        identity = record.get("identity")
+        recorded = identity.get("hash") if isinstance(identity, dict) else None
+        can_be_accepted = stored.verdict is not Verdict.VALID and not stored.unacceptable
+        is_accepted = can_be_accepted and bool(record.get("accepted"))
+        return cls(stored.verdict, is_accepted, recorded if isinstance(recorded, str) else None, can_be_accepted)
+
+    def counts(self, accept: Collection[Verdict]) -> bool:
+        return self.verdict.is_done or self.is_accepted or (self.can_be_accepted and self.verdict in accept)
 
 
 class ResultStore:
@@ -66,7 +66,7 @@ class ResultStore:
     def __init__(self, outputdir: Path) -> None:
         self.outputdir = Path(outputdir)
         self._names: set[str] | None = None
-        self._done: set[TrialName] = set()
+        self._done: dict[TrialName, _Known] = {}
 
     # What is there
 
@@ -88,8 +88,9 @@ class ResultStore:
         """Infix and repetition of all trials of which there is any file: a quick look before :meth:`is_done`."""
         return {(name.infix, name.repetition) for name in self.trials()}
 
-    def is_done(self, name: TrialName) -> bool:
-        """True where measuring this trial again would bring nothing new.
+    def is_done(self, name: TrialName, accept: Collection[Verdict] = ()) -> bool:
+        """True where measuring this trial again would bring nothing new, or the user accepts its verdict: now, with
+        ``accept``, or at an earlier time, as :meth:`accept` noted.
 
         Answers from one listing of the directory where there is no file of that name, and remembers what is done; see
         :meth:`refresh`. Raises ResultsError for a trial of a newer autotest.
@@ -97,12 +98,41 @@ class ResultStore:
         listing = self._listing()
         if not listing or (name.trial not in listing and name.output not in listing):
             return False
-        if name in self._done:
-            return True
-        if self.load(name).verdict.is_done:
-            self._done.add(name)
-            return True
-        return False
+        if name not in self._done:
+            stored = self.load(name)
+            known = _Known.of(stored)
+            if not known.counts(accept):
+                return False
+            self._done[name] = known
+        return self._done[name].counts(accept)
+
+    def identity(self, name: TrialName) -> str | None:
+        """The hash of what determined the result of a trial; None where its record has none.
+
+        Reads nothing for a trial of which :meth:`is_done` has said that it is done.
+        """
+        return (self._done.get(name) or _Known.of(self.load(name))).identity
+
+    def accept(self, name: TrialName, accept: Collection[Verdict]) -> bool:
+        """Note in a trial's record that its verdict, one of those, is accepted, by whom and when.
+
+        The verdict stays. Returns whether that was new: another verdict, one that needs no acceptance, what was noted before
+        and what cannot be used stay as they are. Raises ResultsError where it cannot be written.
+        """
+        known = self._done.get(name) or _Known.of(self.load(name))
+        if known.is_accepted or not known.can_be_accepted or known.verdict not in accept:
+            return False
+        document = self.load(name).trial
+        assert document  # nothing else can be accepted
+        document["accepted"] = acceptance()
+        try:
+            whole.write_atomically(self.path(name, TRIAL), json_bytes(document))
+        except ValueError as error:  # somebody edited it: NaN, half a character
+            raise ResultsError(f"{self.path(name, TRIAL)}: cannot be written again as JSON: {error}") from error
+        except OSError as error:
+            raise ResultsError(f"{error.filename or self.path(name, TRIAL)}: cannot write: {error.strerror}") from error
+        self._done[name] = known._replace(is_accepted=True)
+        return True
 
     def load(self, name: TrialName) -> StoredTrial:
         """Read a trial from disk and check that its files belong together.
@@ -113,26 +143,7 @@ class ResultStore:
         """
         contents = {kind: whole.read_bytes(self.path(name, kind)) for kind in DATA_KINDS}
         found = {kind: content for kind, content in contents.items() if content is not None}
-        raw = whole.read_bytes(self.path(name, TRIAL))
-        if raw is None:
-            reason = _content_problem(found, self.outputdir / name.histogram)
-            return StoredTrial(name, Verdict.INCOMPLETE if reason else Verdict.VALID, None, found, reason)
-        path = self.path(name, TRIAL)
-        try:
-            trial = json.loads(raw)
-        except ValueError as error:
-            return StoredTrial(name, Verdict.INCOMPLETE, None, found, f"{path}: not JSON: {error}")
-        version = trial.get("version") if isinstance(trial, dict) else None
-        if isinstance(version, int) and version > TRIAL_VERSION:
-            raise ResultsError(
-                f"{path}: written by a newer autotest (format {version}, this one knows {TRIAL_VERSION}): "
-                "use that autotest, or another output directory"
-            )
-        reason = _record_problem(trial, name, found)
-        if reason:
-            trial = trial if isinstance(trial, dict) else None
-            return StoredTrial(name, Verdict.INCOMPLETE, trial, found, f"{path}: {reason}")
-        return StoredTrial(name, Verdict(trial["verdict"]), trial, found)
+        return stored_trial(self.outputdir, name, whole.read_bytes(self.path(name, TRIAL)), found)
 
     def path(self, name: TrialName, kind: str) -> Path:
         """Where a trial's file of one kind lies: ``output``, ``histogram`` or ``trial``."""
@@ -179,7 +190,12 @@ class ResultStore:
             raise
 
     def commit(
-        self, name: TrialName, files: Mapping[str, Path | bytes | str], trial: Mapping[str, Any]
+        self,
+        name: TrialName,
+        files: Mapping[str, Path | bytes | str],
+        trial: Mapping[str, Any],
+        *,
+        replace: bool = False,
     ) -> StoredTrial:
         """Make a trial part of the results, as one step: after a crash at any point it is done or not, never half.
 
@@ -187,28 +203,30 @@ class ResultStore:
             name: the trial; files of an earlier attempt that is not done move to ``invalid/``.
             files: content, or the file to copy, for ``output`` and ``histogram``; both needed for a verdict that
                 counts as done.
-            trial: what the JSON shall hold: ``verdict`` and anything else. ``version``, ``infix``, ``repetition`` and
-                ``files`` are added here.
+            trial: what the JSON shall hold: ``verdict`` and anything else, ``accepted`` among it: an :func:`acceptance` or
+                None, and None where the files cannot be used whoever accepts it. ``version``, ``infix``, ``repetition``
+                and ``files`` are added here.
+            replace: whether the trial may be done already; its files move to ``invalid/`` then, too.
 
         Raises ResultsError where the trial is done already, where content does not fit the verdict, and where
         something cannot be written.
         """
         contents = _contents(name, files)
-        document = _document(name, contents, trial)
+        document = new_record(name, contents, trial)
         try:
             whole.make_directory(self.outputdir)
             earlier = self.load(name)
-            if earlier.verdict.is_done:
+            if not replace and _Known.of(earlier).counts(()):
                 raise ResultsError(f"{self.path(name, TRIAL)}: this trial is done already and is not overwritten")
             self._commit(name, contents, document)
         except OSError as error:
             raise ResultsError(f"{error.filename or self.outputdir}: cannot commit: {error.strerror}") from error
         finally:
             self._note_change(name)
-        verdict = Verdict(document["verdict"])
-        if verdict.is_done:
-            self._done.add(name)
-        return StoredTrial(name, verdict, document, contents)
+        stored = StoredTrial(name, Verdict(document["verdict"]), document, contents)
+        if _Known.of(stored).counts(()):
+            self._done[name] = _Known.of(stored)
+        return stored
 
     def note_failure(self, what: str, reason: str) -> None:
         """Add a line to ``failures.jsonl``: what could not be measured, why, and when. Nothing is ever removed there.
@@ -243,10 +261,10 @@ class ResultStore:
         try:
             for kind, content in contents.items():
                 temporaries[self.path(name, kind)] = whole.write_temporary(self.outputdir, content)
-            final = whole.write_temporary(self.outputdir, _json_bytes(document))
+            final = whole.write_temporary(self.outputdir, json_bytes(document))
             temporaries[record] = final
             self._keep_earlier(name)
-            whole.write_atomically(record, _json_bytes(_placeholder(name)))
+            whole.write_atomically(record, json_bytes(placeholder(name)))
             for kind in DATA_KINDS:
                 if (path := self.path(name, kind)) in temporaries:
                     os.replace(temporaries.pop(path), path)
@@ -266,7 +284,7 @@ class ResultStore:
         A second name and not a move: the earlier JSON must stay in place until the placeholder replaces it.
         """
         record = whole.read_bytes(self.path(name, TRIAL))
-        if record == _json_bytes(_placeholder(name)):
+        if record in [json_bytes(placeholder(name, version)) for version in READABLE_VERSIONS]:
             record = None
         kinds = [kind for kind in DATA_KINDS if (path := self.path(name, kind)).is_file() and path.stat().st_size]
         kinds += [TRIAL] if record else []
@@ -282,7 +300,7 @@ class ResultStore:
         whole.sync_directory(folder)
 
     def _note_change(self, name: TrialName) -> None:
-        self._done.discard(name)
+        self._done.pop(name, None)
         if self._names is not None:
             for kind in SUFFIXES:
                 if self.path(name, kind).exists():
@@ -304,90 +322,6 @@ def _contents(name: TrialName, files: Mapping[str, Path | bytes | str]) -> dict[
         else:
             contents[kind] = source.encode() if isinstance(source, str) else source
     return contents
-
-
-def _document(name: TrialName, contents: Mapping[str, bytes], trial: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON of a trial, checked against its files."""
-    taken = [key for key in STORE_KEYS if key in trial]
-    if taken:
-        raise ResultsError(f"{name}: the keys {', '.join(taken)} of a trial are written by the store")
-    try:
-        verdict = Verdict(trial.get("verdict", ""))
-    except ValueError as error:
-        raise ResultsError(f"{name}: {trial.get('verdict')!r} is not a verdict") from error
-    if verdict.is_done and (problem := _content_problem(contents, Path(name.histogram))):
-        raise ResultsError(f"{name}: cannot be {verdict}: {problem}")
-    document = {
-        "version": TRIAL_VERSION,
-        "infix": name.infix,
-        "repetition": name.repetition,
-        **trial,
-        "verdict": str(verdict),
-        "files": {
-            kind: {"name": name.file(kind), "size": len(content), "sha256": whole.sha256(content)}
-            for kind, content in contents.items()
-        },
-    }
-    try:
-        _json_bytes(document)
-    except (TypeError, ValueError) as error:
-        raise ResultsError(f"{name}: cannot be written as JSON: {error}") from error
-    return document
-
-
-def _content_problem(contents: Mapping[str, bytes], histogram_path: Path) -> str:
-    """Why these files do not make a measured trial; empty where they do."""
-    missing = [kind for kind in DATA_KINDS if not contents.get(kind)]
-    if missing:
-        return f"no {' and no '.join(missing)}, or nothing in it"
-    # Imported here: most of what is asked is answered without reading any file.
-    from autotest.results.histogram import parse_histogram
-    from autotest.results.moongen import parse_moongen_output
-
-    if not parse_moongen_output(contents[OUTPUT].decode("utf-8", "replace")).complete:
-        return "the output has no final totals"
-    try:
-        parse_histogram(contents[HISTOGRAM], str(histogram_path))
-    except ResultsError as error:
-        return str(error)
-    return ""
-
-
-def _record_problem(trial: object, name: TrialName, contents: Mapping[str, bytes]) -> str:
-    """Why a trial's JSON and files do not belong together; empty where they do."""
-    if not isinstance(trial, dict) or trial.get("version") != TRIAL_VERSION:
-        return "not the record of a trial"
-    if (trial.get("infix"), trial.get("repetition")) != (name.infix, name.repetition):
-        return "the record of another trial"
-    try:
-        verdict = Verdict(trial.get("verdict", ""))
-        recorded = {kind: (entry["size"], entry["sha256"]) for kind, entry in trial["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return "verdict or files are not what they should be"
-    if verdict.is_done and set(recorded) != set(DATA_KINDS):
-        return f"{verdict}, but without {' or '.join(kind for kind in DATA_KINDS if kind not in recorded)}"
-    for kind, (size, checksum) in recorded.items():
-        content = contents.get(kind)
-        if content is None:
-            return f"the {kind} is missing"
-        if len(content) != size or whole.sha256(content) != checksum:
-            return f"the {kind} is not the one that was measured"
-    return ""
-
-
-def _placeholder(name: TrialName) -> dict[str, Any]:
-    return {
-        "version": TRIAL_VERSION,
-        "infix": name.infix,
-        "repetition": name.repetition,
-        "verdict": str(Verdict.INCOMPLETE),
-        "reason": "the commit of this trial was interrupted",
-        "files": {},
-    }
-
-
-def _json_bytes(document: Mapping[str, Any]) -> bytes:
-    return (json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def _kept_name(name: TrialName, kind: str, attempt: int) -> str:

@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ KEYS = ("test_iface", "moongen_dir", "moonprogs_dir", "test_iface_mac")
 _BINARIES = ("build/MoonGen", "bin/MoonGen")  # a source build, and all others
 _IN_LUA = {byte: chr(byte) if 32 <= byte < 127 else f"\\{byte:03}" for byte in range(256)}
 _IN_LUA |= {ord('"'): '\\"', ord("\\"): "\\\\"}
+_COUNTERS_COPIED = 1.2  # seconds
 _PORT = 0  # the test interface is the only port that our configuration names
 # DPDK's rte_kvargs.c splits there, or takes what follows for a list; there is no escape.
 _NOT_IN_A_DEVICE = re.compile(r"[,=\[\]()\s\0]|^$")
@@ -53,12 +55,15 @@ class ProgramEnd:
         output: all that it printed.
         seconds: for how long it ran.
         clock_jump: by how many seconds the wall clock there was set meanwhile.
+        interface: frames that the kernel counted meanwhile as sent and received by the test interface; None where it is not
+            the kernel's.
     """
 
     code: int
     output: str
     seconds: float = 0.0
     clock_jump: float | None = None
+    interface: tuple[int, int] | None = None
 
 
 class MoonGen:
@@ -125,6 +130,7 @@ class MoonGen:
             for path in remote.values():
                 server.note("file", path=path)
             session.stop()  # what a run without a journal may have left
+            before = self._frames()
             session.start(command, sudo=True)
             try:
                 code = session.wait(timeout, quiet=seconds)
@@ -132,12 +138,25 @@ class MoonGen:
                 raise TrafficError(f"{error}:\n{session.tail()}") from None
             except SessionError as error:
                 raise TrafficError(str(error)) from None
+            self._let_counters_settle()
+            interface = _difference(before, self._frames())
             for key, path in remote.items():
                 if server.run(["test", "-e", path], check=False).code == 0:
                     server.transport.get(path, fetch[key])
                 elif code == 0:
                     raise TrafficError(f"{server.name}: {program} ended in order, but wrote no {key} file")
-            return ProgramEnd(code, session.output(), session.duration() or 0.0, session.clock_jump())
+            return ProgramEnd(code, session.output(), session.duration() or 0.0, session.clock_jump(), interface)
+
+    def _frames(self) -> tuple[int, int] | None:
+        """What the kernel has counted on the interface; it counts nothing where DPDK's drivers have it."""
+        if self._server.config.test_iface_dpdk_driv is not None or not self._iface:
+            return None
+        return self._server.links.frames(self._iface)
+
+    def _let_counters_settle(self) -> None:
+        """Drivers of real NICs (tg3, bnxt and others) copy the NIC's own counters only once a second; software has them at once."""
+        if self._iface and self._server.run(["test", "-e", f"/sys/class/net/{self._iface}/device"], check=False).code == 0:
+            time.sleep(_COUNTERS_COPIED)
 
     def start(self, program: str, arguments: Sequence[str], ready: str, timeout: float) -> None:
         """Start a program that runs until :meth:`stop`; returns when it has printed ``ready``.
@@ -170,3 +189,10 @@ class MoonGen:
     def _session(self, program: str) -> Session:
         # The statistics come 200 ms after the signal.
         return self._server.session(posixpath.splitext(program)[0], signal.SIGINT)
+
+
+def _difference(before: tuple[int, int] | None, after: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Frames sent and received in between; None where one is unknown, or the interface was made anew."""
+    if before is None or after is None or after[0] < before[0] or after[1] < before[1]:
+        return None
+    return after[0] - before[0], after[1] - before[1]

@@ -7,8 +7,11 @@ import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from autotest.errors import CommandError, TrafficError
+from autotest.results.identity import checksum
+from autotest.servers.checksums import file_checksum, generator_checksum, program_checksum
 from autotest.servers.server import Server
 from autotest.traffic import moongen
 from autotest.traffic.moongen import MoonGen
@@ -33,6 +36,8 @@ class ReflectorKind:
         up: starts reflecting on an interface of the server; returns when it does.
         down: stops that; nothing if it does not reflect.
         check: raises TrafficError when it does not reflect any more; with what it wrote last.
+        checksum: over its program, from the server, this machine's folder of programs, and whether the server is there:
+            a guest that is not is not asked. None where that cannot be told.
     """
 
     name: str
@@ -42,6 +47,7 @@ class ReflectorKind:
     up: Callable[[Server, str], None]
     down: Callable[[Server, str], None]
     check: Callable[[Server, str], None]
+    checksum: Callable[[Server, Path, bool], str | None]
 
     @contextmanager
     def running(self, server: Server, iface: str) -> Iterator[None]:
@@ -64,6 +70,14 @@ def _moongen_down(server: Server, iface: str) -> None:
 
 def _moongen_check(server: Server, iface: str) -> None:
     MoonGen(server, iface).check(_PROGRAM)
+
+
+def _moongen_checksum(server: Server, local_programs: Path, is_there: bool) -> str | None:
+    parts = {
+        "program": program_checksum(local_programs, _PROGRAM),
+        "generator": generator_checksum(server, local_programs, is_there),
+    }
+    return checksum(parts)
 
 
 def _xdp_up(server: Server, iface: str) -> None:
@@ -102,12 +116,20 @@ def _xdp_check(server: Server, iface: str) -> None:
         raise TrafficError(f"{server.name}: the XDP reflector is gone from {iface}")
 
 
+def _xdp_checksum(server: Server, local_programs: Path, is_there: bool) -> str | None:
+    folder = server.config.xdp_reflector_dir
+    return file_checksum(server, posixpath.join(folder, XDP_OBJECT)) if folder and is_there else None
+
+
 REFLECTOR_KINDS = {
     kind.name: kind
     for kind in (
-        ReflectorKind("moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down, _moongen_check),
         ReflectorKind(
-            "xdp", ("test_iface", "test_iface_mac", "xdp_reflector_dir"), False, False, _xdp_up, _xdp_down, _xdp_check
+            "moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down, _moongen_check, _moongen_checksum
         ),
+        ReflectorKind(
+            "xdp", ("test_iface", "test_iface_mac", "xdp_reflector_dir"), False, False, _xdp_up, _xdp_down, _xdp_check,
+            _xdp_checksum,
+        ),  # fmt: skip
     )
 }

@@ -152,6 +152,11 @@ def test_lines_may_end_as_on_any_system(tmp_path: Path, end: str) -> None:
     assert (ini.value("a", "x"), ini.value("a", "y")) == ("1,\n2", "3")
 
 
+def test_a_directory_is_told_from_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a directory, not a configuration file"):
+        read_ini(tmp_path, tmp_path)
+
+
 def test_a_name_that_is_no_path_is_a_problem() -> None:
     with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
         read_ini(Path("a\0b"), Path("."))

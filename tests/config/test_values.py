@@ -73,6 +73,11 @@ SHELL = ["$(x)", "`x`", "a;x", "a|x", "a&x", "a>x", "a'x", 'a"x', "a*", "a?", "a
             ["0", "1.5", ".5", "5.", "true", "off"],
             ["-1", "3601", "nan", "inf", "1e1", "1_0", "٣", "1" * 5000],
         ),
+        (
+            values.percentage(0, 100),
+            ["1 %", "0.5%", "100 %", "0 %", "+1 %", ".5 %"],
+            ["1", "0.01", "%", " %", "1 % 2", "1 %%", "-1 %", "101 %", "nan %", "1e1 %", "٣ %", "1" * 5000 + " %", "1 percent", ""],
+        ),
         (values.words, ["a  b\n c", "console=ttyS0 a=$b"], ["a\0b", "a\x1bb"]),
     ],
     ids=lambda argument: getattr(argument, "__name__", ""),
@@ -86,6 +91,11 @@ def test_what_is_taken_and_what_is_refused(parse: Callable[[str], object], right
         assert type(caught.value) is ValueError, value
         message = str(caught.value)
         assert message.isprintable() and len(message) < 250, value
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("1 %", 0.01), ("0.001 %", 1e-5), ("100%", 1.0), ("2.5 %", 0.025)])
+def test_a_percentage_is_a_fraction_without_rounding(text: str, fraction: float) -> None:
+    assert values.percentage(0, 100)(text) == fraction
 
 
 def test_a_multicast_address_is_called_so() -> None:

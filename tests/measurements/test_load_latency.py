@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Test
 from autotest.measurements.load_latency import KIND, infix, missing
 from autotest.plan.parameters import Case
 from autotest.results.names import TrialName, parse_file_name
+from autotest.results.verdicts import DEFAULT_TOLERANCES, Tolerances, Verdict
 
 NAMES = (*(parameter.name for parameter in KIND.parameters), "repetition")
 
@@ -107,6 +110,23 @@ def test_nothing_is_missing_in_the_examples(repository: Path) -> None:
     cases = list(Tree(KIND.parameters, KIND.rules, section).leaves())
     for file in (repository / "autotest.conf", repository / "configs/lab-ssh.conf"):
         assert missing(load_testbed(file, repository), cases) == []
+
+
+def test_every_tolerance_is_a_setting_whose_default_it_is() -> None:
+    settings = {setting.name: setting.default for setting in KIND.settings}
+    tolerances = {f"tolerance_{name}": value for name, value in dataclasses.asdict(DEFAULT_TOLERANCES).items()}
+    assert {name: value for name, value in settings.items() if name.startswith("tolerance_")} == tolerances
+    assert Tolerances.of(settings) == DEFAULT_TOLERANCES
+
+
+def test_the_examples_and_the_page_name_every_tolerance_with_its_default(repository: Path) -> None:
+    example, page = (repository / "tests.conf").read_text(), (repository / "docs/verdicts.md").read_text()
+    for field in dataclasses.fields(Tolerances):
+        shown = f"{Decimal(str(field.default)) * 100:f}".rstrip("0").rstrip(".") + " %" if field.type == "float" else str(field.default)
+        assert f"# tolerance_{field.name} = {shown}\n" in example
+        assert f"| `tolerance_{field.name}` | {shown} |" in page
+    for verdict in Verdict:
+        assert f"`{verdict}`" in page
 
 
 @pytest.mark.parametrize(

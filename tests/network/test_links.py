@@ -7,12 +7,14 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile import FakeMachine
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
 from autotest.errors import TestbedError, WaitTimeout
@@ -58,6 +60,29 @@ def test_what_is_not_there_is_none_and_requiring_it_is_an_error(links: Links) ->
     assert links.show("nothing") is None
     with pytest.raises(TestbedError, match="host: there is no network interface nothing"):
         links.require("nothing")
+
+
+def test_the_frames_that_a_link_sent_and_received_are_counted(links: Links, netns: str) -> None:
+    for name, address in (("nic", "10.7.0.1/24"), ("peer", "10.7.0.2/24")):
+        ip(netns, "address", "add", address, "dev", name)
+        ip(netns, "link", "set", name, "up", "arp", "off")
+    before = links.frames("nic")
+    send = "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('nic', 0)); [s.send(b'\\2' * 60) for _ in range(100)]"
+    subprocess.run(["ip", "netns", "exec", netns, sys.executable, "-c", send], check=True)
+    after = links.frames("nic")
+    assert before and after
+    assert 100 <= after[0] - before[0] < 110 and after[1] - before[1] < 10  # IPv6 says hello, too
+    assert links.frames("nothing") is None
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "[{}]", "[5]", '[{"stats64": null}]', '[{"stats64": {"tx": {"packets": "9"}, "rx": {"packets": 1}}}]',
+                                    '[{"stats64": {"tx": [], "rx": 3}}]', '[{"stats64": {"tx": {"packets": true}, "rx": {"packets": true}}}]'])  # fmt: skip
+def test_counts_that_are_none_are_unknown_or_an_error(answer: str) -> None:
+    links = Links(FakeMachine(lambda command: answer))
+    try:
+        assert links.frames("nic") is None
+    except TestbedError as error:
+        assert "what iproute2 does not" in str(error)
 
 
 def test_a_bridge_forwards_at_once_and_is_silent_and_has_its_address(links: Links, netns: str) -> None:

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 
@@ -7,7 +8,9 @@ import sample_output as sample
 from autotest.results import accumulate as module
 from autotest.results.accumulate import STATE_FILE, accumulate
 from autotest.results.names import TrialName
+from autotest.results.records import acceptance
 from autotest.results.store import ResultStore
+from autotest.results.verdicts import Verdict
 
 INFIX = "host_pnic_xdp_10kpps_60B_30s"
 ACC = f"acc_histogram_{INFIX}.csv"
@@ -35,15 +38,27 @@ def test_only_valid_repetitions_are_summed(tmp_path):
     assert (tmp_path / ACC).stat().st_mode & 0o777 == 0o644
 
 
+def older(directory, repetition, output, histogram):
+    (directory / f"output_{INFIX}_rep{repetition}.log").write_text(output)
+    (directory / f"histogram_{INFIX}_rep{repetition}.csv").write_text(histogram)
+
+
 def test_a_single_repetition_has_a_sum_too_and_the_older_tools_trials_count(tmp_path):
-    (tmp_path / f"output_{INFIX}_rep0.log").write_text(sample.output())
-    (tmp_path / f"histogram_{INFIX}_rep0.csv").write_text("7,1\n")
+    older(tmp_path, 0, sample.output(), "7,100\n")
     accumulate(tmp_path)
-    assert (tmp_path / ACC).read_text() == "7,1\n"
-    (tmp_path / f"output_{INFIX}_rep1.log").write_text(sample.output())
-    (tmp_path / f"histogram_{INFIX}_rep1.csv").write_text("7,1\n8,")
+    assert (tmp_path / ACC).read_text() == "7,100\n"
+    older(tmp_path, 1, sample.output(), "7,100\n8,")
     accumulate(tmp_path)
-    assert (tmp_path / ACC).read_text() == "7,1\n"
+    assert (tmp_path / ACC).read_text() == "7,100\n"
+
+
+def test_trials_of_the_older_tool_are_summed_only_where_their_figures_are_valid(tmp_path):
+    older(tmp_path, 0, sample.output(), "7,100\n")
+    older(tmp_path, 1, sample.output(150_000, 150_000), "8,100\n")  # under-sent
+    older(tmp_path, 2, sample.output(300_000, 400_000), "9,100\n")  # counter-mismatch
+    older(tmp_path, 3, sample.output(), "10,3\n")  # too-few-samples
+    (case,) = accumulate(tmp_path)
+    assert case.repetitions == (0,) and (tmp_path / ACC).read_text() == "7,100\n"
 
 
 def test_infixes_and_repetitions_can_be_chosen(tmp_path):
@@ -109,6 +124,30 @@ def test_a_sum_of_what_may_not_be_merged_moves_away(tmp_path):
     assert case.repetitions == () and case.changed
     assert not (tmp_path / ACC).exists()
     assert (tmp_path / "invalid" / f"acc_histogram_{INFIX}.1.csv").read_text() == "1,2\n"
+
+
+def test_an_accepted_trial_is_summed_from_then_on(tmp_path, monkeypatch):
+    commit(tmp_path, 0, "1,2\n")
+    commit(tmp_path, 1, "5,7\n", "disturbed")
+    commit(tmp_path, 2, "6,1\n", "under-sent")
+    settle(tmp_path, monkeypatch)
+    assert (tmp_path / ACC).read_text() == "1,2\n"
+    assert ResultStore(tmp_path).accept(TrialName(INFIX, 1), {Verdict.DISTURBED})
+    (case,) = accumulate(tmp_path)
+    assert (case.repetitions, case.changed) == ((0, 1), True)
+    assert (tmp_path / ACC).read_text() == "1,2\n5,7\n"
+    assert json.loads((tmp_path / STATE_FILE).read_text())["cases"][INFIX]["repetitions"] == [0, 1]
+    assert ResultStore(tmp_path).accept(TrialName(INFIX, 2), {Verdict.UNDER_SENT})
+    accumulate(tmp_path)
+    assert (tmp_path / ACC).read_text() == "1,2\n5,7\n6,1\n"
+
+
+def test_an_accepted_trial_without_samples_adds_none(tmp_path):
+    commit(tmp_path, 0, "1,2\n")
+    files = {"output": sample.output(300_000, 0)}
+    ResultStore(tmp_path).commit(TrialName(INFIX, 1), files, {"verdict": "no-reflection", "accepted": acceptance()})
+    (case,) = accumulate(tmp_path)
+    assert case.repetitions == (0,) and (tmp_path / ACC).read_text() == "1,2\n"
 
 
 def test_a_copied_directory_gives_the_same_sums(tmp_path, monkeypatch):

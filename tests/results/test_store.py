@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import time
+from datetime import datetime
 
 import pytest
 import sample_output as sample
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from autotest.errors import ResultsError
 from autotest.results import files as whole
 from autotest.results.names import TrialName
-from autotest.results.store import TRIAL_VERSION, ResultStore
+from autotest.results.records import TRIAL_VERSION, acceptance
+from autotest.results.store import ResultStore
 from autotest.results.verdicts import Verdict
 
 NAME = TrialName("host_pnic_xdp_10kpps_60B_30s", 0)
@@ -104,7 +106,7 @@ def test_a_damaged_record_is_not_done(tmp_path, content):
 
 
 def test_a_record_of_a_newer_version_is_refused(tmp_path):
-    (tmp_path / NAME.trial).write_text('{"version": 2}')
+    (tmp_path / NAME.trial).write_text(f'{{"version": {TRIAL_VERSION + 1}}}')
     with pytest.raises(ResultsError, match="newer autotest"):
         ResultStore(tmp_path).is_done(NAME)
 
@@ -253,3 +255,192 @@ def test_failures_are_added_line_by_line_also_behind_one_that_was_cut_off(tmp_pa
     first, half, second = (tmp_path / "out" / "failures.jsonl").read_text().splitlines()
     assert json.loads(first)["reason"] == "first\nlog" and half == '{"what": "ha'
     assert json.loads(second)["what"] == "b" and json.loads(second)["time"]
+
+
+# -- what the user accepts ---------------------------------------------------------------------------------
+
+NO_SAMPLES = {"output": sample.output(300_000, 0)}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "files"),
+    [("disturbed", FILES), ("counter-mismatch", FILES), ("under-sent", FILES), ("too-few-samples", {**FILES, "histogram": b""}),
+     ("no-reflection", NO_SAMPLES), ("incomplete", FILES)],
+)  # fmt: skip
+def test_an_accepted_trial_is_done_from_then_on_and_its_verdict_stays(tmp_path, verdict, files):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, files, {"verdict": verdict, "reason": "so", "accepted": None})
+    before = json.loads((tmp_path / NAME.trial).read_text())
+    assert store.accept(NAME, {Verdict(verdict)})
+    assert not store.accept(NAME, {Verdict(verdict)}), "it was noted before"
+    after = json.loads((tmp_path / NAME.trial).read_text())
+    assert {**after, "accepted": None} == before
+    assert datetime.fromisoformat(after["accepted"]["at"]).tzinfo and "@" in after["accepted"]["by"]
+    for reader in (store, ResultStore(tmp_path)):
+        assert reader.is_done(NAME)
+        assert reader.load(NAME).is_accepted and reader.load(NAME).verdict == verdict
+    assert names(tmp_path) == sorted([NAME.trial, *(NAME.file(kind) for kind in files)])
+
+
+def test_a_verdict_accepted_for_one_run_is_done_in_that_run_only(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed"})
+    for _ in range(2):
+        assert store.is_done(NAME, {Verdict.DISTURBED}) and not store.is_done(NAME) and not store.is_done(NAME, {Verdict.INCOMPLETE})
+    assert not store.accept(NAME, {Verdict.INCOMPLETE})
+    assert json.loads((tmp_path / NAME.trial).read_text()).get("accepted") is None
+
+
+def test_a_valid_trial_needs_no_acceptance(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, VALID)
+    assert not store.accept(NAME, set(Verdict)) and not store.load(NAME).is_accepted
+    assert "accepted" not in json.loads((tmp_path / NAME.trial).read_text())
+
+
+@pytest.mark.parametrize("damage", ["placeholder", "no record", "cut off", "exchanged", "no totals", "half a histogram"])
+def test_what_cannot_be_used_is_not_done_whatever_is_accepted(tmp_path, damage):
+    store = ResultStore(tmp_path)
+    files = dict(FILES)
+    if damage == "no totals":
+        files["output"] = sample.output()[:-100]
+    elif damage == "half a histogram":
+        files["histogram"] = sample.histogram()[:-1]
+    store.commit(NAME, files, {"verdict": "incomplete", "accepted": acceptance()})
+    if damage == "placeholder":
+        (tmp_path / NAME.trial).write_text(json.dumps({"version": 2, "infix": NAME.infix, "repetition": 0, "verdict": "incomplete", "files": {}}))
+        (tmp_path / NAME.output).unlink()
+    elif damage == "no record":
+        (tmp_path / NAME.trial).unlink()
+        (tmp_path / NAME.histogram).write_text("1,")
+    elif damage == "cut off":
+        os.truncate(tmp_path / NAME.output, 500)
+    elif damage == "exchanged":
+        (tmp_path / NAME.output).write_text(sample.output(7, 7))
+    before = (tmp_path / NAME.trial).read_bytes() if (tmp_path / NAME.trial).exists() else None
+    store = ResultStore(tmp_path)
+    assert not store.is_done(NAME, set(Verdict)) and not store.accept(NAME, set(Verdict)) and not store.load(NAME).is_accepted
+    assert before == ((tmp_path / NAME.trial).read_bytes() if before else None)
+    if damage in ("no totals", "half a histogram"):
+        assert json.loads(before)["accepted"] is None, "the commit saw it"
+
+
+def test_a_trial_committed_as_accepted_is_done_and_not_overwritten(tmp_path):
+    store = ResultStore(tmp_path)
+    stored = store.commit(NAME, FILES, {"verdict": "disturbed", "accepted": acceptance()})
+    assert stored.is_accepted and store.is_done(NAME) and ResultStore(tmp_path).is_done(NAME)
+    with pytest.raises(ResultsError, match="done already"):
+        store.commit(NAME, FILES, VALID)
+
+
+def test_a_note_of_acceptance_that_fails_leaves_the_record_as_it_was(tmp_path, monkeypatch):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed"})
+    before = (tmp_path / NAME.trial).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(ResultsError, match="No space left"):
+            store.accept(NAME, {Verdict.DISTURBED})
+    assert (tmp_path / NAME.trial).read_bytes() == before and not store.is_done(NAME)
+    assert names(tmp_path) == sorted([NAME.output, NAME.histogram, NAME.trial])
+
+
+@pytest.mark.parametrize("edited", ['"reason": NaN', '"reason": "\\ud800"'])
+def test_a_record_that_cannot_be_written_again_is_not_noted_as_accepted(tmp_path, edited):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed", "reason": ""})
+    path = tmp_path / NAME.trial
+    path.write_text(path.read_text().replace('"reason": ""', edited))
+    with pytest.raises(ResultsError, match="cannot be written again as JSON"):
+        store.accept(NAME, {Verdict.DISTURBED})
+    assert edited in path.read_text() and not store.is_done(NAME)
+
+
+# -- what is measured again though it is done --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", ["valid", "under-sent", "accepted", "older tool"])
+def test_a_done_trial_is_replaced_where_that_is_wanted_and_its_files_are_kept(tmp_path, before):
+    earlier = {**FILES, "output": sample.output(received=77)}
+    if before == "older tool":
+        old_trial(tmp_path, earlier["output"])
+    else:
+        verdict = {"verdict": "disturbed", "accepted": acceptance()} if before == "accepted" else {"verdict": before}
+        ResultStore(tmp_path).commit(NAME, earlier, verdict)
+    store = ResultStore(tmp_path)
+    assert store.is_done(NAME)
+    store.commit(NAME, FILES, {"verdict": "disturbed"}, replace=True)
+    assert not store.is_done(NAME) and store.load(NAME).verdict is Verdict.DISTURBED
+    kept = tmp_path / "invalid"
+    assert (kept / f"output_{NAME}.1.log").read_text() == earlier["output"]
+    assert (kept / f"trial_{NAME}.1.json").exists() == (before != "older tool")
+    store.commit(NAME, FILES, VALID)
+    store.commit(NAME, FILES, VALID, replace=True)
+    assert store.is_done(NAME) and len(names(kept)) == (8 if before == "older tool" else 9)
+
+
+def test_a_replacement_interrupted_anywhere_leaves_either_trial_or_none(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        ResultStore(tmp_path / "whole").commit(NAME, FILES, {**VALID, "mark": "earlier"})
+        count = crash_at(10**6, patch)
+        ResultStore(tmp_path / "whole").commit(NAME, FILES, {**VALID, "mark": "later"}, replace=True)
+        steps = count()
+    marks = []
+    for step in range(steps):
+        directory = tmp_path / str(step)
+        ResultStore(directory).commit(NAME, FILES, {**VALID, "mark": "earlier"})
+        with monkeypatch.context() as patch:
+            crash_at(step, patch)
+            with pytest.raises(Crash):
+                ResultStore(directory).commit(NAME, FILES, {**VALID, "mark": "later"}, replace=True)
+        stored = ResultStore(directory).load(NAME)
+        marks.append(stored.trial.get("mark"))
+        assert stored.verdict.is_done == (marks[-1] is not None)
+        if marks[-1] != "earlier":
+            assert json.loads((directory / "invalid" / f"trial_{NAME}.1.json").read_text())["mark"] == "earlier"
+    assert [mark for mark in ("earlier", None, "later") if mark in marks] == list(dict.fromkeys(marks))
+
+
+# -- records of the first format ---------------------------------------------------------------------------
+
+
+def first_format(directory, **more):
+    """A record as autotest wrote it before there was an identity."""
+    ResultStore(directory).commit(NAME, FILES, VALID)
+    path = directory / NAME.trial
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1, "testbed": {"host": {}}, **more}))
+
+
+def test_a_record_of_the_first_format_stays_valid_as_it_is(tmp_path):
+    first_format(tmp_path)
+    before = (tmp_path / NAME.trial).read_bytes()
+    store = ResultStore(tmp_path)
+    assert store.is_done(NAME) and store.load(NAME).verdict is Verdict.VALID and store.identity(NAME) is None
+    assert (tmp_path / NAME.trial).read_bytes() == before
+
+
+def test_a_record_of_the_first_format_can_be_accepted(tmp_path):
+    first_format(tmp_path, verdict="disturbed")
+    store = ResultStore(tmp_path)
+    assert store.accept(NAME, {Verdict.DISTURBED}) and ResultStore(tmp_path).is_done(NAME)
+    assert json.loads((tmp_path / NAME.trial).read_text())["version"] == 1
+
+
+@pytest.mark.parametrize("version", [0, 1.5, "2", None, True, [2]])
+def test_a_record_of_no_format_is_not_done(tmp_path, version):
+    first_format(tmp_path, version=version)
+    assert ResultStore(tmp_path).load(NAME).verdict is Verdict.INCOMPLETE
+
+
+def test_a_placeholder_of_an_interrupted_earlier_autotest_is_not_kept(tmp_path):
+    placeholder = {"version": 1, "infix": NAME.infix, "repetition": 0, "verdict": "incomplete"}
+    placeholder |= {"reason": "the commit of this trial was interrupted", "files": {}}
+    (tmp_path / NAME.trial).write_text(json.dumps(placeholder, indent=2) + "\n")
+    ResultStore(tmp_path).commit(NAME, FILES, VALID)
+    assert not (tmp_path / "invalid").exists()
+
+
+def test_a_file_that_cannot_be_written_is_named_and_not_its_temporary_one(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised:
+        whole.write_atomically(tmp_path / "none" / "table.csv", b"")
+    assert raised.value.filename == str(tmp_path / "none" / "table.csv")

@@ -9,11 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from autotest.config.testbed import ServerConfig
 from autotest.errors import TestbedError, TrafficError
+from autotest.network.links import Links
 from autotest.remote.wait import wait_for
 from autotest.servers.server import Server
 from autotest.traffic.moongen import MoonGen, dpdk_config
@@ -97,6 +100,40 @@ def test_a_program_runs_to_its_end_and_its_file_is_fetched(make_server: MakeServ
     assert end.output.endswith("done\n")
     assert not [name for name in os.listdir(server.state_dir) if "histogram" in name]
     assert not server.session("load").exists()
+
+
+def test_what_the_kernel_counted_meanwhile_is_told(make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([(1000, 2000), (1500, 2300), (7, 7), (6, 9), (7, 7), (9, 6), None, (1, 1)])
+    monkeypatch.setattr(Links, "frames", lambda links, name: next(counts))
+    moongen = MoonGen(make_server())
+    runs = [moongen.run(program(tmp_path, "exit 0"), [], fetch={}, seconds=0, timeout=5) for _ in range(4)]
+    assert [end.interface for end in runs] == [(500, 300), None, None, None], "an interface made anew counts from 0"
+
+
+@pytest.mark.parametrize(("real", "pauses"), [(True, [1.2]), (False, [])])
+def test_the_counters_of_a_real_nic_get_the_time_that_its_driver_needs(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: bool, pauses: list[float]
+) -> None:
+    events: list[object] = []
+    monkeypatch.setattr(Links, "frames", lambda links, name: events.append("counted"))
+    server = make_server()
+    run = server.run
+
+    def answer(command: list[str], **options: Any) -> Any:
+        asked = command == ["test", "-e", f"/sys/class/net/{server.config.test_iface}/device"]
+        return run(["true" if real else "false"], check=False) if asked else run(command, **options)
+
+    monkeypatch.setattr(server, "run", answer)
+    moongen = MoonGen(server)
+    monkeypatch.setattr("autotest.traffic.moongen.time", SimpleNamespace(sleep=events.append))
+    moongen.run(program(tmp_path, "exit 0"), [], fetch={}, seconds=0, timeout=5)
+    assert events == ["counted", *pauses, "counted"]
+
+
+def test_the_kernel_is_not_asked_where_dpdk_has_the_interface(make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Links, "frames", lambda links, name: pytest.fail("asked"))
+    server = make_server(test_iface_dpdk_driv="igb_uio")
+    assert MoonGen(server).run(program(tmp_path, "exit 0"), [], fetch={}, seconds=0, timeout=5).interface is None
 
 
 def test_a_program_that_fails_gives_its_code_and_output_and_no_file(make_server: MakeServer, tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""One trial of load latency: from what the generator says and leaves behind to files, figures and verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import sample_output as sample
+
+from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
+from autotest.errors import TestbedError, TrafficError
+from autotest.measurements import load_latency
+from autotest.measurements.kind import Trial
+from autotest.plan.parameters import Case, Section
+from autotest.servers.testbed import Servers
+from autotest.traffic.moongen import ProgramEnd
+
+VALUES = {
+    "machine": "host", "interface": "bridge", "qemu": None, "vhost": None, "ioregionfd": None,
+    "reflector": "xdp", "rate": 10, "size": 60, "runtime": 30, "repetition": 0,
+}  # fmt: skip
+CASE = Case(tuple(VALUES), tuple(VALUES.values()))
+SETTINGS = {setting.name: setting.default for setting in load_latency.SETTINGS}
+SAID = "[INFO]  Test frames: sent {} in {} s, received {}, 0 of them in a drain of 0.000 s\n"
+
+
+class FakeLoadGen:
+    """Prints what it is told to, and leaves a histogram where there is one."""
+
+    def __init__(self, end: ProgramEnd, histogram: str | None) -> None:
+        self.end, self.histogram = end, histogram
+
+    def run_load(self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], seconds: float, timeout: float) -> ProgramEnd:
+        if self.histogram is not None:
+            fetch["histogram"].write_text(self.histogram)
+        return self.end
+
+
+def measured(
+    folder: Path,
+    output: str = "",
+    histogram: str | None = "",
+    *,
+    code: int = 0,
+    clock_jump: float | None = 0.0,
+    interface: tuple[int, int] | None = None,
+    seconds: float = 31.0,
+    **settings: Any,
+) -> Trial:
+    """A trial of 10 kpps for 30 s; by default one that is valid."""
+    samples = sample.histogram() if histogram == "" else histogram
+    end = ProgramEnd(code, output or sample.output(), seconds, clock_jump, interface)
+    host = HostConfig(fqdn="h", test_iface_mac="52:54:00:aa:00:01")
+    servers = SimpleNamespace(
+        testbed=Testbed(folder, host, GuestConfig(fqdn="g"), LoadGenConfig(fqdn="l")),
+        loadgen=FakeLoadGen(end, samples),
+    )
+    section = Section("t", {}, SETTINGS | settings)
+    trial = load_latency.measure(cast(Servers, servers), CASE, section, folder)
+    json.dumps(dict(trial.record), allow_nan=False)
+    return trial
+
+
+@pytest.fixture(autouse=True)
+def _nothing_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_latency, "_breakdown", lambda servers, case: "")
+
+
+def test_a_trial_has_its_files_its_figures_and_its_verdict(tmp_path: Path) -> None:
+    trial = measured(tmp_path, sample.output(300_000, 299_000), interface=(300_004, 299_003))
+    assert trial.problem is None and trial.record["verdict"] == "valid"
+    assert {kind: path.read_text()[:5] for kind, path in trial.files.items()} == {"output": "EAL: ", "histogram": "10000"}
+    figures = trial.record["figures"]
+    assert (figures["sent"], figures["received"], figures["interface_sent"], figures["interface_received"]) == (300_000, 299_000, 300_004, 299_003)
+    assert (figures["dropout_seconds"], figures["contradiction"]) == (0, "")
+
+
+def test_a_generator_that_claims_more_than_it_sent_is_found_out(tmp_path: Path) -> None:
+    trial = measured(tmp_path, interface=(270_000, 300_000))
+    assert trial.record["verdict"] == "counter-mismatch"
+    assert trial.problem and "claims 300000 frames sent, the interface sent 270000" in trial.problem
+
+
+@pytest.mark.parametrize(
+    "output",
+    [sample.output(150_000, 150_000) + SAID.format(150_000, "15.000", 150_000), sample.output(150_000, 150_000, seconds=sample.second() * 14)],
+    ids=["it says so", "by its lines"],
+)
+def test_a_generator_that_stops_early_leaves_an_incomplete_trial(tmp_path: Path, output: str) -> None:
+    trial = measured(tmp_path, output)
+    assert trial.record["verdict"] == "incomplete" and "s instead of 30 s" in trial.record["reason"]
+
+
+def test_a_generator_that_ran_for_less_than_the_runtime_cannot_have_sent_all_of_it(tmp_path: Path) -> None:
+    trial = measured(tmp_path, sample.output(100_000, 100_000), seconds=12.0)
+    assert trial.record["verdict"] == "incomplete" and "for 12 s instead of 30 s" in trial.record["reason"]
+
+
+def test_three_samples_are_too_few(tmp_path: Path) -> None:
+    trial = measured(tmp_path, histogram="100,3\n")
+    assert (trial.record["verdict"], trial.record["reason"]) == ("too-few-samples", "3 latency samples, 100 are needed")
+
+
+def test_a_reflector_that_dies_half_way_disturbs_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = sample.output(300_000, 150_000, seconds=sample.second() * 15 + sample.second("0.00 0") * 15)
+    seen = measured(tmp_path, half)
+    assert (seen.record["verdict"], seen.record["figures"]["dropout_seconds"]) == ("disturbed", 14)
+    monkeypatch.setattr(load_latency, "_breakdown", lambda servers, case: "the XDP reflector is gone from nic")
+    asked = measured(tmp_path, half)
+    assert (asked.record["verdict"], asked.record["reason"]) == ("disturbed", "the XDP reflector is gone from nic")
+
+
+def test_no_reflection_blames_the_set_up(tmp_path: Path) -> None:
+    trial = measured(tmp_path, sample.output(300_000, 0, seconds=sample.second("0.00 0") * 30), None, code=1)
+    assert trial.record["verdict"] == "no-reflection" and trial.blames_set_up and list(trial.files) == ["output"]
+
+
+@pytest.mark.parametrize("histogram", ["1,1\n2", "1;1\n", "2,1\n1,1\n", "1.5,3\n"])
+def test_a_histogram_that_cannot_be_read_is_kept_with_the_reason(tmp_path: Path, histogram: str) -> None:
+    trial = measured(tmp_path, histogram=histogram)
+    assert trial.record["verdict"] == "incomplete" and trial.record["reason"].startswith("the histogram:")
+    assert trial.files["histogram"].read_text() == histogram
+
+
+def test_a_histogram_in_microseconds_is_found_out(tmp_path: Path) -> None:
+    text = sample.histogram(200, 40)
+    trial = measured(tmp_path, sample.output(samples=sample.samples_line(text, 1000)), text)
+    assert trial.record["verdict"] == "incomplete" and "units are mixed" in trial.record["reason"]
+
+
+def test_the_tolerances_of_the_section_count(tmp_path: Path) -> None:
+    output = sample.output(280_000, 280_000)
+    assert measured(tmp_path, output).record["verdict"] == "under-sent"
+    assert measured(tmp_path, output, tolerance_under_sent=0.1).record["verdict"] == "valid"
+
+
+def test_a_generator_that_ended_before_it_said_anything_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(TrafficError, match="exit code 1:\nno device"):
+        measured(tmp_path, "no device\n", None, code=1)
+
+
+@pytest.mark.parametrize(("jump", "verdict"), [(0.12, "valid"), (-0.14, "disturbed"), (5.0, "disturbed"), (None, "valid")])
+def test_a_clock_that_was_set_disturbs_the_trial(tmp_path: Path, jump: float | None, verdict: str) -> None:
+    trial = measured(tmp_path, clock_jump=jump)
+    assert trial.record["verdict"] == verdict
+    assert (trial.record["reason"] == "") == (verdict == "valid") and (verdict == "valid" or f"{jump:+.2f} s" in trial.record["reason"])
+
+
+def test_what_broke_is_asked_only_where_frames_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(servers: object, case: object) -> str:
+        raise TestbedError("asked")
+
+    monkeypatch.setattr(load_latency, "_breakdown", asked)
+    assert measured(tmp_path).record["verdict"] == "valid"
+    with pytest.raises(TestbedError, match="asked"):
+        measured(tmp_path, sample.output(300_000, 299_999))
