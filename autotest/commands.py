@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from autotest.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_TESTBED,
+    AutotestError,
     ConfigError,
     Problem,
     TestbedError,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from autotest.config.testbed import Testbed
     from autotest.errors import HostKeyError, LoginRefused
     from autotest.network.kinds import InterfaceKind
+    from autotest.results.verdicts import Verdict
     from autotest.run.campaign import Campaign
     from autotest.run.runner import Summary
 
@@ -191,31 +194,34 @@ def _lab_is_down(testbed: Testbed) -> bool:
 # -- campaigns ---------------------------------------------------------------------------------------------
 
 
-def _campaign(options: argparse.Namespace) -> tuple[Campaign, list[Path]]:
+def load_campaign(files: list[Path], accept: frozenset[Verdict] = frozenset()) -> Campaign:
+    """What these tests.conf describe; trials with a verdict of ``accept`` count as done."""
     from autotest.config.tests import load_all
     from autotest.measurements.load_latency import KIND
     from autotest.run.campaign import Campaign
 
+    return Campaign(KIND, load_all(files, _project_directory(), KIND.parameters, KIND.settings), accept)
+
+
+def _campaign(options: argparse.Namespace, accept: frozenset[Verdict] = frozenset()) -> tuple[Campaign, list[Path]]:
     files = [*options.files, *options.tests] or [Path("tests.conf")]
-    return Campaign(KIND, load_all(files, _project_directory(), KIND.parameters, KIND.settings)), files
+    return load_campaign(files, accept), files
 
 
-def _infixes(campaign: Campaign, outputdir: Path) -> Iterator[str]:
-    """The test cases whose results go into that directory, in the order of the files that name them."""
-    for section in campaign.sections:
-        if Path(section.settings["outputdir"]) == outputdir:
-            yield from campaign.infixes(section)
+def _accepted_on_a_run(options: argparse.Namespace) -> frozenset[Verdict]:
+    from autotest.reporting import accepted
+    from autotest.results.verdicts import Verdict
 
-
-def _outputdirs(campaign: Campaign) -> list[Path]:
-    return list(dict.fromkeys(Path(section.settings["outputdir"]) for section in campaign.sections))
+    return accepted(options) - {Verdict.VALID}
 
 
 def test_load_latency(options: argparse.Namespace) -> int:
-    from autotest.run.campaign import count
+    from autotest.report.junit import require_junit_path
     from autotest.run.dry_run import describe
-    from autotest.run.opening import recover_if_needed
 
+    accept = _accepted_on_a_run(options)
+    if options.junit:
+        require_junit_path(options.junit)
     problems: list[Problem] = []
     testbed, campaign = None, None
     try:
@@ -223,7 +229,7 @@ def test_load_latency(options: argparse.Namespace) -> int:
     except ConfigError as error:
         problems += error.problems
     try:
-        campaign, _ = _campaign(options)
+        campaign, _ = _campaign(options, accept)
     except ConfigError as error:
         problems += error.problems
     if testbed is None or campaign is None:
@@ -234,28 +240,68 @@ def test_load_latency(options: argparse.Namespace) -> int:
             print(line)
         return EXIT_OK
     campaign.require_cases()
-    total, done = count(campaign.trials())
-    log.info("%d trials, %d done, %d to do", total, done, total - done)
-    code = EXIT_OK
-    if done < total:
-        code = _run(testbed, campaign, total - done)
-    else:
-        campaign.clean()
-        recover_if_needed(testbed)
+    campaign.record_accepted()
+    try:
+        code = _run(testbed, campaign, options.stale)
+    except BaseException as error:
+        try:
+            _write_junit(options.junit, campaign, str(error) or "interrupted")
+        except (AutotestError, OSError) as unwritten:
+            log.error(unwritten)
+        raise
     _accumulate(campaign, all_sections=False)
+    _write_junit(options.junit, campaign)
     return code
 
 
-def _run(testbed: Testbed, campaign: Campaign, to_do: int) -> int:
-    """Measure; returns the exit code."""
+def _write_junit(path: Path | None, campaign: Campaign, problem: str = "") -> None:
+    if path is None:
+        return
+    from autotest.report.junit import write_junit
+    from autotest.run.checks import checks
+
+    write_junit(path, f"autotest {campaign.kind.name}", checks(campaign, problem))
+
+
+def _run(testbed: Testbed, campaign: Campaign, stale: str) -> int:
+    """Compare what is done with what would be run now, and measure the rest; returns the exit code."""
+    from autotest.run.campaign import count
+    from autotest.run.opening import recover_if_needed
+    from autotest.run.stale import can_be_compared, tell_unknown
+
+    total, done = count(campaign.trials())
+    log.info("%d trials, %d done, %d to do", total, done, total - done)
+    if done == total:
+        campaign.clean()
+        recover_if_needed(testbed)
+        if not can_be_compared(campaign):
+            tell_unknown(done)
+            return EXIT_OK
+    return _measure(testbed, campaign, stale, all_done=done == total)
+
+
+def _measure(testbed: Testbed, campaign: Campaign, stale: str, all_done: bool) -> int:
+    from autotest.run.campaign import count
     from autotest.run.journal import UndoFailed
     from autotest.run.opening import open_testbed, undo_what_is_left
+    from autotest.run.stale import OnStale, settle
 
     summary, code = None, EXIT_OK
     try:
-        with open_testbed(testbed, exclusive=True, temporary=True) as servers:
+        with ExitStack() as opened:
+            try:
+                servers = opened.enter_context(open_testbed(testbed, exclusive=True, temporary=True))
+                settle(campaign, servers, OnStale(stale))
+            except AutotestError as error:
+                if not all_done or isinstance(error, UsageError):
+                    raise
+                log.warning("whether what is done would be measured the same way now could not be checked: %s", error)
+                return EXIT_OK
+            total, done = count(campaign.trials())
+            if done == total:
+                return EXIT_OK
             undo_what_is_left(testbed, kept=True)
-            summary = campaign.run(servers, to_do)
+            summary = campaign.run(servers, total - done)
     except KeyboardInterrupt:
         log.error("the same command goes on with the first trial that is not done")
         raise
@@ -295,22 +341,17 @@ def _accumulate(campaign: Campaign, all_sections: bool) -> tuple[int, int]:
     return changed, total
 
 
-def summary(options: argparse.Namespace) -> int:
-    from autotest.report.summary import render_summary, summarise
+def status(options: argparse.Namespace) -> int:
+    from datetime import datetime
 
-    campaign, _ = _campaign(options)
-    for outputdir in _outputdirs(campaign):
-        print(render_summary(summarise(outputdir, _infixes(campaign, outputdir))), end="")
-    return EXIT_OK
+    from autotest.errors import printable
+    from autotest.report.status import status_lines
+    from autotest.reporting import accepted
+    from autotest.run.status import read_status
 
-
-def plot(options: argparse.Namespace) -> int:
-    from autotest.report.plots import plot_load_latency
-
-    campaign, _ = _campaign(options)
-    for outputdir in _outputdirs(campaign):
-        for path in plot_load_latency(outputdir, _infixes(campaign, outputdir)):
-            print(path)
+    campaign, _ = _campaign(options, accepted(options))
+    for line in status_lines(read_status(campaign), datetime.now()):
+        print(printable(line))
     return EXIT_OK
 
 
@@ -339,7 +380,6 @@ def shell(options: argparse.Namespace) -> int:
 
 
 def upload_moonprogs(options: argparse.Namespace) -> int:
-    from autotest.errors import AutotestError
     from autotest.run.opening import open_testbed
 
     code = EXIT_OK

@@ -10,7 +10,9 @@ from typing import Any
 from autotest.config.testbed import Testbed
 from autotest.errors import Problem
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
+from autotest.results.identity import Plain
 from autotest.run.stages import Stage
+from autotest.servers.inspection import Inspection
 from autotest.servers.testbed import Servers
 
 
@@ -46,6 +48,11 @@ class MeasurementKind:
         infix: what the names of a case's result files have in common.
         missing: from the testbed and cases that differ in their set-up, the configuration that they lack.
         measure: runs one trial of a case that is set up; its files go into the given folder.
+        seconds: how long one trial of a case takes at least, all pauses of its section included.
+        determines: from a look at the machines and a case up to its last stage, what determines the result beside the
+            values of the case: all that is known before it is set up. See :mod:`autotest.results.identity`.
+        determining: names of the settings that do so too.
+        found: once the case is set up, what could not be known before, for ``versions`` of the record.
     """
 
     name: str
@@ -56,6 +63,10 @@ class MeasurementKind:
     infix: Callable[[Case], str]
     missing: Callable[[Testbed, Iterable[Case]], list[Problem]]
     measure: Callable[[Servers, Case, Section, Path], Trial]
+    seconds: Callable[[Case, Section], float] = lambda case, section: 0.0
+    determines: Callable[[Inspection, Case], Mapping[str, Plain]] = lambda inspection, case: {}
+    determining: tuple[str, ...] = ()
+    found: Callable[[Inspection, Case], Mapping[str, str | None]] = lambda inspection, case: {}
 
     def labels(self, case: Case) -> list[str]:
         """The parameters of a case, or of the beginning of one, for the user; those that it has not are left out."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,18 +18,25 @@ from autotest.errors import (
     ConnectError,
     Problem,
     ResultsError,
-    TrafficError,
     WaitTimeout,
 )
 from autotest.measurements.kind import MeasurementKind, Trial
+from autotest.measurements.load_run import Run
 from autotest.network.kinds import INTERFACE_KINDS, dut_mac
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
+from autotest.results.identity import Plain
 from autotest.results.names import acc_histogram_file, render_infix
-from autotest.results.verdicts import Verdict
+from autotest.results.verdicts import (
+    DEFAULT_TOLERANCES,
+    TOLERANCE_PREFIX,
+    Tolerances,
+)
 from autotest.run.runner import DEFAULT_RETRIES
 from autotest.run.stages import Stage
+from autotest.servers.checksums import program_checksum
 from autotest.servers.dut import DeviceUnderTest
 from autotest.servers.guest import GuestSettings
+from autotest.servers.inspection import Inspection
 from autotest.servers.testbed import Servers, moonprogs_folder
 from autotest.traffic.moongen import KEYS as MOONGEN_KEYS
 from autotest.traffic.moongen import ProgramEnd
@@ -44,11 +50,7 @@ MIN_FRAME_SIZE = 60  # bytes without CRC: Ethernet's minimum
 MAX_FRAME_SIZE = 1514  # a frame of the usual MTU of 1500 bytes with its 14-byte header, without CRC
 
 _START_AND_DRAIN = 20.0  # seconds beyond the runtime after which a generator counts as hanging
-_CLOCK_TOLERANCE = 0.1  # seconds by which a clock may be set during a trial; uptime has a resolution of 0.01 s
-_CLOCK_DRIFT = 0.001  # seconds a second: NTP corrects a clock by at most half of it
-_TAIL_LINES = 15  # of the generator's output, for an error message
 _WARMUP_RATE = 20  # kpps, as the older tool did
-_SENT_IN = re.compile(r"Test frames: sent [0-9]+ in ([0-9]{1,9}\.[0-9]{1,9}) s,")  # what the program says of its own sending
 _LONGEST_QEMU_NAME = 80
 _HOST_KEYS = ("admin_bridge", "admin_bridge_ip_net", "admin_tap", "root_disk_file")
 _GUEST_KEYS = ("admin_iface_mac", "test_iface_mac")
@@ -102,6 +104,18 @@ PARAMETERS = (
     Parameter("runtime", "runtimes", values.integer(1, 86_400, "s")),
 )
 
+# From which figures on a trial is not valid; docs/verdicts.md has the reasons for the defaults.
+_TOLERANCES = {
+    "under_sent": values.percentage(0, 100),
+    "over_sent": values.percentage(0, 100),
+    "stopped_early": values.percentage(0, 100),
+    "dropout_seconds": values.integer(0, 86_400, "s"),
+    "min_samples": values.integer(1, 1_000_000_000),
+    "in_flight_frames": values.integer(0, 1_000_000_000, "frames"),
+    "in_flight_share": values.percentage(0, 100),
+    "no_reflection": values.percentage(0, 100),
+}
+
 SETTINGS = (
     Setting("repetitions", values.integer(1, 100_000), 1),
     # seconds before each trial: load at 20 kpps whose result is thrown away, and rest; true is what the older tool did
@@ -110,6 +124,10 @@ SETTINGS = (
     Setting("retries", values.integer(0, 100), DEFAULT_RETRIES),
     Setting("accumulate", values.boolean, True),
     Setting("outputdir", lambda text: Path(values.path(text)).expanduser()),
+    *(
+        Setting(TOLERANCE_PREFIX + name, parse, getattr(DEFAULT_TOLERANCES, name))
+        for name, parse in _TOLERANCES.items()
+    ),
 )
 
 RULES = (
@@ -228,15 +246,18 @@ def _guest(servers: Servers, case: Case) -> Iterator[None]:
     if case["machine"] == "host":
         yield
         return
-    settings = GuestSettings(
+    with servers.host.running_guest(_guest_settings(case), servers.guest):
+        yield
+
+
+def _guest_settings(case: Case) -> GuestSettings:
+    return GuestSettings(
         machine=case["machine"],
         interface=INTERFACE_KINDS[case["interface"]],
         qemu_path=case["qemu"][1],
         vhost=case["vhost"],
         ioregionfd=case["ioregionfd"],
     )
-    with servers.host.running_guest(settings, servers.guest):
-        yield
 
 
 def _check_guest(servers: Servers, case: Case) -> None:
@@ -286,6 +307,11 @@ STAGES: tuple[Stage[Servers], ...] = (
 # -- the trial ---------------------------------------------------------------------------------------------
 
 
+def trial_seconds(case: Case, section: Section) -> float:
+    """How long a trial takes at least: rest, warm-up and load."""
+    return float(section.settings["cooldown"] + section.settings["warmup"] + case["runtime"])
+
+
 def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
     """Run one trial: load, latency samples, drain; then make its figures and its verdict."""
     kind = INTERFACE_KINDS[case["interface"]]
@@ -298,9 +324,11 @@ def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Tri
     started = datetime.now(UTC)
     histogram = folder / "histogram.csv"
     end = _run_load(servers, mac, case["rate"], case["size"], case["runtime"], histogram)
-    log_file = folder / "output.log"
-    log_file.write_text(end.output, encoding="utf-8")
-    return _trial(servers, case, (started, datetime.now(UTC)), end, {"output": log_file, "histogram": histogram})
+    output = folder / "output.log"
+    output.write_text(end.output, encoding="utf-8")
+    files = {"output": output, "histogram": histogram}
+    run = Run(PROGRAM, end, case["rate"], case["runtime"], (started, datetime.now(UTC)), files)
+    return run.judged(Tolerances.of(section.settings), lambda: _breakdown(servers, case))
 
 
 def _run_load(servers: Servers, mac: str, rate: int, size: int, runtime: float, histogram: Path) -> ProgramEnd:
@@ -312,54 +340,6 @@ def _run_load(servers: Servers, mac: str, rate: int, size: int, runtime: float, 
         seconds=runtime,
         timeout=runtime + _START_AND_DRAIN,
     )
-
-
-def _trial(
-    servers: Servers, case: Case, times: tuple[datetime, datetime], end: ProgramEnd, files: dict[str, Path]
-) -> Trial:
-    """The figures of a run and the verdict on them; ``times`` are its start and its end.
-
-    Raises:
-        TrafficError: the generator ended before it had anything to say; with the last lines of its output.
-    """
-    from autotest.results.figures import (  # numpy: not needed before a trial is measured
-        figures,
-        verdict,
-    )
-    from autotest.results.histogram import Histogram, read_histogram
-    from autotest.results.moongen import parse_moongen_output
-
-    output = parse_moongen_output(end.output)
-    if end.code != 0 and not output.complete:
-        tail = "\n".join(end.output.splitlines()[-_TAIL_LINES:])
-        raise TrafficError(f"loadgen: {PROGRAM} ended with exit code {end.code}:\n{tail}")
-    histogram = read_histogram(files["histogram"], allow_empty=True) if files["histogram"].exists() else Histogram.of({})
-    sent_in = _SENT_IN.search(end.output)  # with rate control in hardware the program cannot tell
-    seconds = float(sent_in[1]) if sent_in else float(case["runtime"])
-    found = figures(output, histogram, seconds)
-    disturbed = _disturbance(end) or (found.lost != 0 and _breakdown(servers, case)) or ""
-    judgement = verdict(found, case["rate"], runtime=case["runtime"], exit_code=end.code, disturbed=disturbed)
-    record = {
-        "verdict": judgement.verdict,
-        "reason": judgement.reason,
-        "figures": found.to_dict(),
-        "exit_code": end.code,
-        "started": times[0].isoformat(),
-        "ended": times[1].isoformat(),
-    }
-    loss = "unknown" if found.loss is None else f"{found.loss:.2%}"
-    median = "unknown" if found.p50_ns is None else f"{found.p50_ns / 1000:.1f} us"
-    line = f"achieved {found.achieved_kpps or 0:.2f} kpps, loss {loss}, median {median}, {judgement.verdict}"
-    problem = None if judgement.verdict.is_done else f"{judgement.verdict}: {judgement.reason}"
-    kept = {kind: path for kind, path in files.items() if path.exists()}
-    return Trial(kept, record, line, problem, blames_set_up=judgement.verdict is Verdict.NO_REFLECTION)
-
-
-def _disturbance(end: ProgramEnd) -> str:
-    """Why the samples cannot be trusted; empty where they can."""
-    if end.clock_jump is not None and abs(end.clock_jump) > _CLOCK_TOLERANCE + _CLOCK_DRIFT * end.seconds:
-        return f"the load generator's clock jumped by {end.clock_jump:+.2f} s"
-    return ""
 
 
 def _breakdown(servers: Servers, case: Case) -> str:
@@ -376,6 +356,33 @@ def _breakdown(servers: Servers, case: Case) -> str:
     return ""
 
 
+# -- identity ----------------------------------------------------------------------------------------------
+
+
+def determines(inspection: Inspection, case: Case) -> dict[str, Plain]:
+    """What determines the result of a load, as it is before the case is set up; see :class:`MeasurementKind`.
+
+    A reflector that comes with the guest's image is not asked for: the checksum of the image tells of it.
+    """
+    servers = inspection.servers
+    values = {**inspection.machine(servers.host), **inspection.machine(servers.loadgen)}
+    if _has_guest(case):
+        values |= inspection.guest(_guest_settings(case))
+    values["generator.sha256"] = inspection.generator(servers.loadgen)
+    values["program.sha256"] = program_checksum(servers.local_moonprogs, PROGRAM)
+    dut, _ = _dut(servers, case)
+    reflector = REFLECTOR_KINDS[case["reflector"]]
+    values["reflector.sha256"] = reflector.checksum(dut, servers.local_moonprogs, not _has_guest(case))
+    return values
+
+
+def found(inspection: Inspection, case: Case) -> dict[str, str | None]:
+    """The checksum of the reflector that runs, wherever it comes from."""
+    servers = inspection.servers
+    dut, _ = _dut(servers, case)
+    return {"reflector sha256": REFLECTOR_KINDS[case["reflector"]].checksum(dut, servers.local_moonprogs, True)}
+
+
 KIND = MeasurementKind(
     name="load-latency",
     parameters=PARAMETERS,
@@ -385,4 +392,8 @@ KIND = MeasurementKind(
     infix=infix,
     missing=missing,
     measure=measure,
+    seconds=trial_seconds,
+    determines=determines,
+    determining=("warmup", "cooldown"),
+    found=found,
 )

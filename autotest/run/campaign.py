@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -14,8 +15,11 @@ from autotest.measurements.kind import MeasurementKind
 from autotest.plan.parameters import Case, Section
 from autotest.plan.tree import Exclusion, Tree
 from autotest.results.names import TrialName
+from autotest.results.records import acceptance
 from autotest.results.store import ResultStore
-from autotest.run.runner import DEFAULT_RETRIES, Failure, Job, Runner, Summary
+from autotest.results.verdicts import Verdict
+from autotest.run.recording import Recorder
+from autotest.run.runner import DEFAULT_RETRIES, Failure, Job, Outcome, Runner, Summary
 from autotest.servers.testbed import Servers
 
 log = logging.getLogger(__name__)
@@ -45,12 +49,19 @@ class Planned(NamedTuple):
 
 
 class Campaign:
-    """All sections that are to be measured, of one measurement kind."""
+    """All sections that are to be measured, of one measurement kind; trials with a verdict of ``accept`` count as done."""
 
-    def __init__(self, kind: MeasurementKind, sections: Sequence[Section]) -> None:
+    def __init__(
+        self, kind: MeasurementKind, sections: Sequence[Section], accept: frozenset[Verdict] = frozenset()
+    ) -> None:
         self.kind = kind
         self.sections = tuple(sections)
+        self.accept = accept
+        self.outcomes: list[Outcome] = []
+        """How the trials ended that were measured so far; also what there is of a run that was interrupted."""
         self._stores: dict[Path, ResultStore] = {}
+        self._rerun: set[tuple[Path, TrialName]] = set()
+        self._recorder = Recorder(kind)
 
     def store(self, section: Section) -> ResultStore:
         """Where the results of a section are; sections with one output directory share it."""
@@ -74,8 +85,15 @@ class Campaign:
             for case in tree.cases():
                 infix = self.kind.infix(case)
                 for repetition in range(section.settings["repetitions"]):
-                    done = (infix, repetition) in present and store.is_done(TrialName(infix, repetition))
+                    done = (infix, repetition) in present and self._is_done(store, TrialName(infix, repetition))
                     yield Planned(section, tree.leaf(case, repetition), infix, repetition, done)
+
+    def _is_done(self, store: ResultStore, name: TrialName) -> bool:
+        return store.is_done(name, self.accept) and (store.outputdir, name) not in self._rerun
+
+    def rerun(self, trials: Iterable[tuple[Path, TrialName]]) -> None:
+        """Count these as not done, though they are: the next time that they are measured, they are kept in ``invalid/``."""
+        self._rerun.update(trials)
 
     def exclusions(self) -> Iterator[tuple[Section, Exclusion]]:
         for section in self.sections:
@@ -105,7 +123,7 @@ class Campaign:
         Raises:
             ConfigError: keys that the plan needs are missing, or an output directory cannot be written.
         """
-        problems = self.kind.missing(testbed, self.set_ups()) + self.unwritable() + self._ambiguous()
+        problems = self.kind.missing(testbed, self.set_ups()) + self.unwritable() + self._ambiguous() + self._contradictory()
         if problems:
             raise ConfigError(problems)
 
@@ -133,6 +151,18 @@ class Campaign:
                         problems.append(Problem(section.file, section.name, parameter.key, message))
         return problems
 
+    def _contradictory(self) -> list[Problem]:
+        """Test cases that two sections measure in different ways, though their results would have one name."""
+        problems = []
+        for one, other in itertools.combinations(self.sections, 2):
+            if one.settings["outputdir"] == other.settings["outputdir"]:
+                differing = [name for name in self.kind.determining if one.settings[name] != other.settings[name]]
+                common = set(self.infixes(one)).intersection(self.infixes(other)) if differing else set()
+                for name in differing if common else ():
+                    message = f"is {one.settings[name]} in [{one.name}], which measures {min(common)} too: one outputdir for each"
+                    problems.append(Problem(other.file, other.name, name, message))
+        return problems
+
     def require_cases(self) -> None:
         """Raises UsageError when there is nothing to measure."""
         if next(iter(self.set_ups()), None) is None:
@@ -144,7 +174,15 @@ class Campaign:
     def run(self, servers: Servers, to_do: int, pause: float = 1.0) -> Summary:
         """Measure what is not done; ``to_do`` is how many trials that are, ``pause`` is for :class:`Runner`."""
         self.clean()
-        return Runner(self.kind.stages, servers, self._describe, pause).run(self._jobs(servers), to_do)
+        runner = Runner(self._recorder.stages(), servers, self._describe, pause, self.outcomes.append)
+        return runner.run(self._jobs(servers), to_do)
+
+    def record_accepted(self) -> None:
+        """Note in the records of the trials that are there already that their verdict is accepted."""
+        if self.accept:
+            for planned in self.trials():
+                if planned.done:
+                    self.store(planned.section).accept(planned.name, self.accept)
 
     def clean(self) -> None:
         """Remove temporary files that dead runs left in the output directories."""
@@ -164,6 +202,7 @@ class Campaign:
                     partial(self._record_failure, planned.section),
                     planned.section.settings.get("retries", DEFAULT_RETRIES),
                     planned.infix,
+                    planned.section.name,
                 )
 
     def _record_failure(self, section: Section, failure: Failure) -> None:
@@ -181,10 +220,13 @@ class Campaign:
                 "parameters": self._recorded(planned.case),
                 "settings": {key: _plain(value) for key, value in planned.section.settings.items()},
                 **trial.record,
-                **servers.identity(),
+                **self._recorder.record(planned.section),
+                "accepted": acceptance() if trial.record["verdict"] in self.accept else None,
             }
-            store.commit(planned.name, trial.files, record)
-        if trial.problem:
+            place = store.outputdir, planned.name
+            stored = store.commit(planned.name, trial.files, record, replace=place in self._rerun)
+            self._rerun.discard(place)
+        if trial.problem and not stored.is_accepted:
             raise TrialInvalid(trial.problem, trial.blames_set_up)
         return trial.line
 
@@ -199,7 +241,7 @@ class Campaign:
 
 def _plain(value: object) -> object:
     """A value as JSON has it."""
-    return value if isinstance(value, int | float | str) else str(value)
+    return value if isinstance(value, int | float | str | None) else str(value)
 
 
 def count(trials: Iterable[Planned]) -> tuple[int, int]:

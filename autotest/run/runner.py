@@ -43,6 +43,7 @@ class Job:
         record: told of what failed for good while this job was to be done.
         retries: how often it, or a stage that it needs, is tried again.
         test_case: what it is a repetition of; empty: it is the only one.
+        group: where it belongs to, for the user.
     """
 
     case: Case
@@ -51,6 +52,17 @@ class Job:
     record: Callable[[Failure], None] = lambda failure: None
     retries: int = DEFAULT_RETRIES
     test_case: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended: in how many seconds, all tries together, and what went wrong, which is empty where it is done."""
+
+    name: str
+    group: str
+    seconds: float
+    problem: str = ""
 
 
 @dataclass
@@ -82,6 +94,7 @@ class Runner(Generic[Context]):
         context: what the stages work on.
         describe: a case, or the beginning of one, for the user.
         pause: seconds before what failed is tried again, and as many more each further time.
+        ended: told of each job that was done, or failed for good.
     """
 
     def __init__(
@@ -90,9 +103,11 @@ class Runner(Generic[Context]):
         context: Context,
         describe: Callable[[Case], str] = str,
         pause: float = 1.0,
+        ended: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
         self._describe = describe
         self._pause = pause
+        self._ended = ended
         self._summary = Summary()
         self._stages = len(stages)
         self._entered = EnteredStages(stages, context, self._teardown_failed)
@@ -103,14 +118,18 @@ class Runner(Generic[Context]):
         """Do all jobs; ``total`` is how many there are. However it ends, all stages are left."""
         try:
             for number, job in enumerate(jobs, 1):
-                self._do(job, f"{number}/{total}")
+                start = time.monotonic()
+                problem = self._do(job, f"{number}/{total}")
+                self._ended(Outcome(job.name, job.group, time.monotonic() - start, problem))
         finally:
             self._entered.leave()
         return self._summary
 
-    def _do(self, job: Job, position: str) -> None:
-        if self._is_given_up(job.case):
-            return
+    def _do(self, job: Job, position: str) -> str:
+        """Do a job; returns why it failed for good, empty where it is done."""
+        if (given_up := self._given_up_for(job.case)) is not None:
+            return f"{given_up.name}: {given_up.reason}"
+        reason = ""
         for attempt in range(job.retries + 1):
             if attempt:
                 time.sleep(self._pause * attempt)  # what failed may need a moment
@@ -136,7 +155,8 @@ class Runner(Generic[Context]):
                 self._summary.done += 1
                 self._streak = None
                 log.info("%s %s: %s (%.1f s)", position, job.name, figures, time.monotonic() - start)
-                return
+                return ""
+        return reason
 
     def _leave_what_broke(self, error: Exception, keep: int) -> str:
         """Leave the stages from the one that broke on; returns what is known of why a trial or a stage failed.
@@ -147,7 +167,7 @@ class Runner(Generic[Context]):
         broken = self._entered.broken()
         if broken is None:
             self._entered.leave(keep)
-            return str(error)
+            return str(error) or type(error).__name__  # TimeoutError() has no text
         index, stage, cause = broken
         self._expected(cause)
         self._entered.leave_from(index)
@@ -174,13 +194,14 @@ class Runner(Generic[Context]):
             why = f"not tried: {SAME_FAILURES} test cases before failed the same way: {reason}"
             self._give_up(job, last, set_up, Failure(f"all others with {self._describe(set_up)}", why, 0))
 
-    def _is_given_up(self, case: Case) -> bool:
+    def _given_up_for(self, case: Case) -> Failure | None:
+        """Why nothing on the set-up of that case is tried any more."""
         for (index, prefix), failure in self._given_up.items():
             if self._entered.prefix(index, case) == prefix:
                 known = self._summary.failures[failure]
                 self._summary.failures[failure] = Failure(known.name, known.reason, known.trials + 1)
-                return True
-        return False
+                return known
+        return None
 
     def _give_up(self, job: Job, index: int, prefix: Case, failure: Failure) -> None:
         """Nothing below that prefix is tried any more."""

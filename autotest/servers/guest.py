@@ -49,7 +49,8 @@ class Guest(DeviceUnderTest):
 
     def close(self) -> None:
         super().close()
-        self.__dict__.pop("state_dir", None)  # the next connection may be to another boot, where there is none yet
+        for folder in ("state_dir", "memory_dir"):  # the next connection may be to another boot, where there is none yet
+            self.__dict__.pop(folder, None)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from autotest.config.testbed import GuestConfig, HostConfig, Testbed
 from autotest.errors import ConnectError, QemuError, TestbedError, WaitTimeout
@@ -24,6 +25,7 @@ from autotest.remote.transport import Transport
 from autotest.remote.wait import wait_for
 from autotest.run.journal import Journal
 from autotest.servers.dut import DeviceUnderTest
+from autotest.servers.facts import read_facts
 from autotest.servers.guest import MACVTAP_FD, Guest, GuestSettings, qemu_command_line
 from autotest.servers.server import takes_logins
 
@@ -48,8 +50,8 @@ class Host(DeviceUnderTest):
     ) -> None:
         super().__init__("host", testbed.host, transport, journal)
         self.testbed = testbed
-        self.guest_facts: dict[str, str] = {}
-        """What runs the guest, for the record of a trial; empty while none of ours runs."""
+        self.guest_facts: dict[str, Any] = {}
+        """What runs the guest, and since it booted what it is, for the record of a trial; empty while none of ours runs."""
 
     # -- networks ------------------------------------------------------------------------------------------
 
@@ -324,7 +326,7 @@ class Host(DeviceUnderTest):
                 self.run_guest(settings, self.config, self.testbed.guest)
                 seconds = self.wait_for_guest(guest, self.testbed.guest.boot_timeout)
                 log.info("%s: login %.1f s after QEMU's start", guest.name, seconds)
-                self.guest_facts["kernel"] = guest.run(["uname", "-r"]).stdout.strip()
+                self.guest_facts |= read_facts(guest).record()
                 yield
             finally:
                 guest.close()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import platform
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import autotest
 from autotest.config.testbed import Testbed
 from autotest.errors import TestbedError
 from autotest.remote.transport import Transport
@@ -75,20 +71,6 @@ class Servers:
     def local_moonprogs(self) -> Path:
         """The folder of this machine that the MoonGen programs come from."""
         return moonprogs_folder(self.testbed)
-
-    def identity(self) -> dict[str, Any]:
-        """What a trial's record says of the testbed: its configuration, what runs the guest, and the versions at work."""
-        return {**self._constant, "guest": self.host.guest_facts}
-
-    @cached_property
-    def _constant(self) -> dict[str, Any]:
-        configuration = {
-            section: dataclasses.asdict(getattr(self.testbed, section)) for section in ("host", "guest", "loadgen")
-        }
-        versions = {"autotest": autotest.__version__, "python": platform.python_version()}
-        for server in (self.host, self.loadgen):
-            versions[f"kernel of {server.name}"] = server.run(["uname", "-r"]).stdout.strip()
-        return {"testbed": configuration, "versions": versions}
 
     def __enter__(self) -> Servers:
         return self

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
 from autotest.errors import ConfigError, TrafficError, UsageError
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Case, Section
+from autotest.results.figures import Figures
+from autotest.results.identity import Identity
+from autotest.results.records import TRIAL_VERSION
+from autotest.results.verdicts import Verdict
 from autotest.run.campaign import Campaign, count
 from autotest.run.dry_run import describe
 from autotest.run.stages import Stage
+from autotest.servers.facts import MachineFacts
 from autotest.servers.testbed import Servers
 
 HOST, GUEST = HostConfig(fqdn="localhost"), GuestConfig(fqdn="nobody.invalid")
@@ -39,6 +48,7 @@ class Fake:
         self.entered: list[str] = []
         self.measured: list[tuple[str, int]] = []
         self.outcomes: list[str | BaseException] = []
+        self.output = "".join(TOTAL.format(direction) for direction in ("RX", "TX"))
 
     def kind(self) -> MeasurementKind:
         @contextmanager
@@ -51,7 +61,7 @@ class Fake:
             outcome = self.outcomes.pop(0) if self.outcomes else "valid"
             if isinstance(outcome, BaseException):
                 raise outcome
-            (folder / "o").write_text("".join(TOTAL.format(direction) for direction in ("RX", "TX")))
+            (folder / "o").write_text(self.output)
             (folder / "h").write_text("1000,5\n")
             record = {"verdict": outcome, "reason": "", "figures": {}}
             files = {"output": folder / "o", "histogram": folder / "h"}
@@ -59,17 +69,19 @@ class Fake:
 
         return MeasurementKind(
             "fake", KIND.parameters, KIND.settings, KIND.rules, (Stage("net", "interface", stage),), KIND.infix,
-            lambda testbed, cases: [], measure,
+            lambda testbed, cases: [], measure, determining=("warmup", "cooldown"),
         )  # fmt: skip
 
 
 def section(outputdir: Path, name: str = "s", repetitions: int = 1, retries: int = 0, **lists: Any) -> Section:
-    return Section(name, LISTS | lists, {"outputdir": outputdir, "repetitions": repetitions, "retries": retries})
+    settings = {"outputdir": outputdir, "repetitions": repetitions, "retries": retries, "warmup": 0.0, "cooldown": 1.5}
+    return Section(name, LISTS | lists, settings)
 
 
-def run(fake: Fake, *sections: Section) -> Any:
-    campaign = Campaign(fake.kind(), sections)
+def run(fake: Fake, *sections: Section, accept: frozenset[Verdict] = frozenset()) -> Any:
+    campaign = Campaign(fake.kind(), sections, accept)
     campaign.check(TESTBED)
+    campaign.record_accepted()
     total, done = count(campaign.trials())
     with Servers(TESTBED) as servers:
         return campaign.run(servers, total - done, pause=0)
@@ -119,7 +131,99 @@ def test_the_record_of_a_trial_holds_parameters_configuration_and_versions(tmp_p
         "machine": "pcvm", "interface": "bridge", "qemu": "q", "vhost": False, "ioregionfd": False,
         "reflector": "xdp", "rate": 10, "size": 60, "runtime": 1,
     }  # fmt: skip
-    assert record["testbed"]["host"]["fqdn"] == "localhost" and record["versions"]["autotest"]
+    assert record["testbed"]["configuration"]["host"]["fqdn"] == "localhost" and record["versions"]["autotest"]
+    assert record["machines"]["host"]["kernel"] == os.uname().release and record["accepted"] is None
+    assert record["identity"] == Identity({"settings.warmup": 0.0, "settings.cooldown": 1.5}).record()
+
+
+def schema() -> Draft202012Validator:
+    file = resources.files("autotest.results") / "trial.schema.json"
+    Draft202012Validator.check_schema(json.loads(file.read_text()))
+    return Draft202012Validator(json.loads(file.read_text()))
+
+
+def test_the_record_of_a_trial_is_as_the_published_schema_says_whatever_its_verdict(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = [str(verdict) for verdict in Verdict]
+    run(fake, section(tmp_path, rate=tuple(range(1, 8)), interface=("bridge",)), accept=frozenset({Verdict.DISTURBED}))
+    records = [json.loads(file.read_text()) for file in tmp_path.glob("trial_*.json")]
+    assert {record["verdict"] for record in records} == set(Verdict)
+    assert [record["accepted"] is not None for record in records] == [record["verdict"] == "disturbed" for record in records]
+    for record in records:
+        schema().validate(record)
+    assert set(schema().schema["properties"]["verdict"]["enum"]) == set(Verdict)
+    assert schema().schema["properties"]["version"]["const"] == TRIAL_VERSION
+
+
+def test_the_schema_describes_every_figure_and_every_fact_of_a_machine() -> None:
+    known = schema().schema
+    figures = [field.name for field in dataclasses.fields(Figures)]
+    assert list(known["properties"]["figures"]["properties"]) == figures
+    assert set(known["$defs"]["machine"]["properties"]) == set(MachineFacts().record())
+    assert set(known["$defs"]["machine"]["properties"]["nic"]["properties"]) == set(MachineFacts().record()["nic"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("version", 1), ("version", 3), ("verdict", "fine"), ("repetition", -1), ("files", []), ("identity", {"hash": "x"}),
+     ("accepted", True), ("testbed", {"host": {}}), ("machines", {"host": {}}), ("settings", {"a": []}),
+     ("figures", {"sent": -1}), ("figures", {"loss": 1.5}), ("figures", {"p50_ns": "8 us"})],
+)  # fmt: skip
+def test_the_schema_refuses_what_is_none_of_our_records(tmp_path: Path, key: str, value: object) -> None:
+    run(Fake(), section(tmp_path, interface=("bridge",), rate=(10,)))
+    (file,) = tmp_path.glob("trial_*.json")
+    record = json.loads(file.read_text())
+    assert schema().is_valid(record) and not schema().is_valid({**record, key: value})
+
+
+# -- accepted verdicts ---------------------------------------------------------------------------------------
+
+
+DISTURBED = frozenset({Verdict.DISTURBED})
+
+
+def test_an_accepted_verdict_makes_a_trial_done_and_is_recorded(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = ["disturbed", "no-reflection"]
+    summary = run(fake, section(tmp_path, rate=(10,)), accept=DISTURBED)
+    assert summary.done == 1 and summary.failed == 1
+    accepted = {record["verdict"]: record["accepted"] for record in records(tmp_path)}
+    assert accepted["no-reflection"] is None
+    assert set(accepted["disturbed"]) == {"at", "by"} and accepted["disturbed"]["by"].endswith(os.uname().nodename)
+    again = Fake()
+    run(again, section(tmp_path, rate=(10,)))  # without --accept: what was accepted stays so
+    assert again.measured == [("pcvm_macvtap_q_vhostoff_ioregionfdoff_xdp_10kpps_60B_1s", 0)]
+
+
+def test_a_trial_that_is_there_already_can_be_accepted_afterwards(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = ["disturbed"]
+    run(fake, section(tmp_path, rate=(10,)))
+    again = Fake()
+    assert run(again, section(tmp_path, rate=(10,)), accept=DISTURBED).done == 0 and again.measured == []
+    assert {record["verdict"]: bool(record["accepted"]) for record in records(tmp_path)} == {"disturbed": True, "valid": False}
+
+
+def test_what_has_no_usable_files_fails_the_run_whatever_is_accepted(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = ["incomplete"] * 2
+    fake.output = "MoonGen ended early\n"
+    accept = frozenset({Verdict.INCOMPLETE})
+    assert run(fake, section(tmp_path, rate=(10,)), accept=accept).failed == 2
+    assert [record["accepted"] for record in records(tmp_path)] == [None, None]
+
+
+def test_a_verdict_that_is_not_accepted_is_measured_again_and_the_earlier_attempt_is_kept(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.outcomes = ["too-few-samples"]
+    run(fake, section(tmp_path, rate=(10,)), accept=DISTURBED)
+    run(Fake(), section(tmp_path, rate=(10,)), accept=DISTURBED)
+    assert {record["verdict"] for record in records(tmp_path)} == {"valid"}
+    assert [record["verdict"] for record in records(tmp_path / "invalid")] == ["too-few-samples"]
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(file.read_text()) for file in folder.glob("trial_*.json")]
 
 
 def test_sections_that_share_cases_and_a_folder_measure_them_once(tmp_path: Path) -> None:
@@ -134,6 +238,24 @@ def test_what_is_wrong_with_several_output_directories_is_found_at_once(tmp_path
     with pytest.raises(ConfigError) as caught:
         campaign.check(TESTBED)
     assert [(problem.section, problem.key) for problem in caught.value.problems] == [("a", "outputdir"), ("b", "outputdir")]
+
+
+def test_two_ways_to_measure_what_has_one_name_are_a_contradiction_in_one_folder_only(tmp_path: Path) -> None:
+    def problems(*sections: Section) -> list[str]:
+        try:
+            Campaign(Fake().kind(), sections).check(TESTBED)
+        except ConfigError as error:
+            return [str(problem) for problem in error.problems]
+        return []
+
+    one, other = section(tmp_path, "a"), section(tmp_path, "b", rate=(20, 30))
+    slow = Section("c", other.lists, {**other.settings, "warmup": 5.0})
+    assert problems(one, other) == []
+    (problem,) = problems(one, slow)
+    name = "pcvm_bridge_q_vhostoff_ioregionfdoff_xdp_20kpps_60B_1s"
+    assert problem == f"tests.conf [c] warmup: is 0.0 in [a], which measures {name} too: one outputdir for each"
+    assert problems(one, Section("c", slow.lists, {**slow.settings, "outputdir": tmp_path / "c"})) == []
+    assert problems(section(tmp_path, "a", rate=(10,)), slow) == []
 
 
 def test_a_plan_without_a_valid_case_is_an_error(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
-from autotest.run.runner import Failure, Job, Runner, Summary
+from autotest.run.runner import Failure, Job, Outcome, Runner, Summary
 from autotest.run.stages import Stage
 
 NAMES = ("a", "b", "c", "d")
@@ -243,6 +243,13 @@ def test_a_trial_that_keeps_failing_is_recorded_and_the_next_one_goes_on(recorde
     assert "12" in recorder.events
 
 
+def test_a_failure_without_a_text_has_a_reason_all_the_same(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [TimeoutError()]
+    told: list[Outcome] = []
+    summary = Runner(recorder.stages("a"), None, pause=0, ended=told.append).run([recorder.job(1, 1)], 1)
+    assert [failure.reason for failure in summary.failures] == [told[0].problem] == ["TimeoutError"]
+
+
 def test_an_error_of_one_teardown_does_not_stop_the_others(recorder: Recorder) -> None:
     recorder.fail_to_leave["b11"] = AutotestError("busy")
     summary = recorder.run([(1, 1), (1, 2)], "a", "b")
@@ -276,3 +283,17 @@ def test_a_stage_whose_function_itself_raises_fails_as_a_stage(recorder: Recorde
     summary = Runner(stages, None, pause=0).run([recorder.job(1, 1), recorder.job(1, 1)], 2)
     assert summary.failures[0].name.startswith("b (") and summary.failed == 2
     assert recorder.events == "+a1 -a1".split()
+
+
+def test_each_job_that_came_to_an_end_is_told_with_its_problem_also_of_a_run_that_is_interrupted(recorder: Recorder) -> None:
+    told: list[Outcome] = []
+    jobs = [recorder.job(a, 1, retries=0) for a in (1, 2, 3, 4)] + [recorder.job(2, 2, retries=0)]
+    jobs = sorted(jobs, key=lambda job: job.case.values_)
+    recorder.fail_to_measure = {"11": [AutotestError("hangs")], "41": [KeyboardInterrupt()]}
+    recorder.fail_to_enter = {"a2": [AutotestError("no such thing")]}
+    with pytest.raises(KeyboardInterrupt):
+        Runner(recorder.stages("a"), None, pause=0, ended=told.append).run(jobs, 5)
+    problems = [outcome.problem.partition("\n")[0] for outcome in told]
+    assert [outcome.name for outcome in told] == [job.name for job in jobs[:4]]
+    assert "hangs" in problems[0] and "no such thing" in problems[1] and "no such thing" in problems[2]
+    assert problems[3] == "" and all(outcome.seconds >= 0 for outcome in told)

@@ -111,13 +111,6 @@ def test_the_folder_of_the_programs_counts_from_the_configuration(tmp_path: Path
     assert Servers(a_testbed(file, None)).local_moonprogs == PROJECT_DIRECTORY / "moonprogs"
 
 
-def test_the_identity_of_a_testbed_holds_its_configuration_and_versions(tmp_path: Path) -> None:
-    with Servers(a_testbed(tmp_path / "c", None)) as servers:
-        identity = servers.identity()
-    assert identity["testbed"]["guest"]["fqdn"] == "nobody.invalid"
-    assert identity["versions"]["kernel of host"] == os.uname().release
-
-
 def test_a_guest_that_is_this_machine_is_refused_before_any_command_runs_here(tmp_path: Path) -> None:
     guest = Guest("guest", GuestConfig(fqdn="127.0.0.1"))
     with pytest.raises(TestbedError, match="fqdn 127.0.0.1 is this machine"):

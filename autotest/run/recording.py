@@ -1,0 +1,57 @@
+"""What the record of a trial says beside its figures: what determines its result, machines, configuration, versions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from autotest.measurements.kind import MeasurementKind
+from autotest.plan.parameters import Case, Section
+from autotest.results.identity import Identity, Plain
+from autotest.run.stages import Stage
+from autotest.servers.inspection import Inspection
+from autotest.servers.testbed import Servers
+
+
+class Recorder:
+    """Looks at the machines each time that a set-up is complete: no trial runs then, and what was changed since the last
+    time, a QEMU that was built anew or a governor, is told with the trials that it changed.
+    """
+
+    def __init__(self, kind: MeasurementKind) -> None:
+        self._kind = kind
+        self._determines: Mapping[str, Plain] = {}
+        self._record: dict[str, Any] = {}
+
+    def stages(self) -> tuple[Stage[Servers], ...]:
+        """The stages of the measurement kind; the last one is complete when the machines were looked at."""
+        *others, last = self._kind.stages
+
+        @contextmanager
+        def enter(servers: Servers, case: Case) -> Iterator[None]:
+            with last.enter(servers, case):
+                self._look(servers, case)
+                yield
+
+        return (*others, dataclasses.replace(last, enter=enter))
+
+    def _look(self, servers: Servers, case: Case) -> None:
+        inspection = Inspection(servers)
+        self._determines = self._kind.determines(inspection, case)
+        self._record = {
+            "testbed": inspection.testbed(),
+            "machines": inspection.machines(),
+            "versions": {**inspection.versions(), **self._kind.found(inspection, case)},
+        }
+
+    def record(self, section: Section) -> dict[str, Any]:
+        """What a trial of that section on the set-up that is complete now has in its record."""
+        return {"identity": identity(self._kind, self._determines, section).record(), **self._record}
+
+
+def identity(kind: MeasurementKind, determines: Mapping[str, Plain], section: Section) -> Identity:
+    """What determines a result, the settings of the section with it."""
+    settings = {f"settings.{name}": section.settings[name] for name in kind.determining}
+    return Identity({**determines, **settings})
