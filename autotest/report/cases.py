@@ -1,182 +1,139 @@
-"""What an output directory says about each load latency test case; the common ground of summary and plots."""
+"""Test cases: the trials that are repetitions of each other, and their figures over the repetitions."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 
-from autotest.errors import ResultsError
-from autotest.results.figures import Figures, figures, verdict
-from autotest.results.histogram import Histogram, parse_histogram, sum_histograms
-from autotest.results.moongen import parse_moongen_output
-from autotest.results.names import (
-    HISTOGRAM,
-    OUTPUT,
-    LoadLatencyCase,
-    parse_load_latency_infix,
-)
-from autotest.results.store import ResultStore, StoredTrial
+from autotest.report.metrics import Metric
+from autotest.report.trials import Parameters, Trial
+from autotest.results.histogram import Histogram, sum_histograms
+from autotest.results.statistics import Estimate, estimate
 from autotest.results.verdicts import Verdict
 
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """One trial: its verdict with the reason, its figures and samples (None where its files cannot be read)."""
-
-    repetition: int
-    verdict: Verdict
-    reason: str
-    figures: Figures | None
-    histogram: Histogram | None
+LOAD = "rate"
+"""The parameter that goes along the x axis; a set-up is a test case without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """One figure over several repetitions: the value for all together, and the lowest and highest of one."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
-    """One test case with its repetitions.
+    """One test case.
 
     Attributes:
-        used: the repetitions that the figures below are made of: the valid ones, or else the under-sent ones.
-        histogram: their samples together; percentiles are taken from it.
+        trials: its repetitions, with whatever verdict.
+        used: those that its figures are made of: the valid ones and what the user accepted, or else the under-sent ones.
+        for_want: they are under-sent ones that nobody accepted, for want of valid ones.
     """
 
-    infix: str
-    parameters: LoadLatencyCase
-    repetitions: tuple[Repetition, ...]
-    used: tuple[Repetition, ...]
-    histogram: Histogram
+    parameters: Parameters
+    trials: tuple[Trial, ...]
+    used: tuple[Trial, ...]
+    for_want: bool = False
+
+    @cached_property
+    def set_up(self) -> tuple[tuple[str, str | int | bool], ...]:
+        """All parameters but the load, as a key."""
+        return tuple(item for item in self.parameters.items() if item[0] != LOAD)
 
     @property
-    def setup(self) -> LoadLatencyCase:
-        """All parameters but the rate: what one line of a plot has in common (its rate is set to 0)."""
-        return replace(self.parameters, rate=0)
+    def load(self) -> int:
+        """The offered rate in kpps."""
+        return int(self.parameters[LOAD])
 
     @property
     def under_sent(self) -> bool:
-        """True where the figures come from under-sent trials, for want of valid ones."""
-        return bool(self.used) and self.used[0].verdict is Verdict.UNDER_SENT
+        """True where under-sent trials are among those that the figures are made of, accepted or for want of valid ones."""
+        return any(trial.verdict is Verdict.UNDER_SENT for trial in self.used)
 
     @property
     def samples(self) -> int:
         """Latency samples that the figures are made of."""
-        return self.histogram.samples
+        return sum(trial.figures.samples for trial in self.used if trial.figures)
 
-    @property
-    def achieved_kpps(self) -> Spread | None:
-        """Rate really sent: mean over repetitions."""
-        return self._spread(lambda found: found.achieved_kpps, lambda values: sum(values) / len(values))
+    def values(self, metric: Metric) -> list[float]:
+        """A figure of each repetition that has it, in their order."""
+        found = (metric.of(trial.figures) for trial in self.used if trial.figures)
+        return [value for value in found if value is not None]
 
-    @property
-    def loss(self) -> Spread | None:
-        """Lost share: all frames lost over all frames sent."""
-        counted = [r.figures for r in self.used if r.figures and r.figures.lost is not None and r.figures.sent]
-        if not counted:
+    def estimate(self, metric: Metric) -> Estimate | None:
+        """A figure over the repetitions; None where no repetition has it. Loss also comes pooled, from all frames."""
+        values = self.values(metric)
+        if not values:
             return None
-        total = sum(found.lost or 0 for found in counted) / sum(found.sent or 0 for found in counted)
-        return self._spread(lambda found: found.loss, lambda _: total)
+        return estimate(values, self._pooled_loss() if metric.name == "loss" else None)
 
-    def percentile_ns(self, percent: float) -> Spread | None:
-        """A latency percentile of all samples together, with the lowest and highest of one repetition."""
-        merged = self.histogram.percentile(percent)
-        values = [r.histogram.percentile(percent) for r in self.used if r.histogram]
-        known = [value for value in values if value is not None]
-        return None if merged is None or not known else Spread(merged, min(known), max(known))
+    def _pooled_loss(self) -> float | None:
+        counted = [trial.figures for trial in self.used if trial.figures and trial.figures.lost is not None]
+        sent = sum(found.sent or 0 for found in counted)
+        return 100 * sum(found.lost or 0 for found in counted) / sent if sent else None
+
+    def histogram(self) -> Histogram:
+        """The samples of all used repetitions together, as ``acc_histogram`` has them; read now."""
+        return sum_histograms(trial.histogram() for trial in self.used if trial.figures and trial.figures.samples)
 
     def verdicts(self) -> str:
         """How many repetitions got which verdict, like ``2 valid, 1 disturbed``."""
-        counts = Counter(repetition.verdict for repetition in self.repetitions)
+        counts = Counter(trial.verdict for trial in self.trials)
         if len(counts) == 1:
             return str(next(iter(counts)))
         return ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
 
-    def _spread(
-        self, of: Callable[[Figures], float | None], together: Callable[[list[float]], float]
-    ) -> Spread | None:
-        values = [value for r in self.used if r.figures and (value := of(r.figures)) is not None]
-        return Spread(together(values), min(values), max(values)) if values else None
 
+def group_cases(trials: Iterable[Trial], accept: Collection[Verdict] = ()) -> list[Case]:
+    """Test cases in the order of their first trial; those of a set-up stand together, by load.
 
-def load_cases(outputdir: Path, infixes: Iterable[str] | None = None) -> list[Case]:
-    """The load latency test cases in a directory: the named ones with their set-ups in that order, or all.
-
-    The cases of a set-up stand together, by rate.
-
-    Files of other names are passed over.
-
-    The send time of a trial comes from its JSON (``figures.seconds``); a trial of the older tool has none, so its
-    nominal runtime is taken, and its verdict is judged here. Raises ResultsError where there is no such directory, or a
-    trial comes from a newer autotest.
+    Args:
+        accept: verdicts that count like ``valid``, by the user's choice.
     """
-    if not outputdir.is_dir():
-        raise ResultsError(f"{outputdir}: no such directory")
-    store = ResultStore(outputdir)
-    found: dict[str, list[Repetition]] = defaultdict(list)
-    parameters: dict[str, LoadLatencyCase] = {}
-    present = {name.infix for name in store.trials()}
-    wanted = present if infixes is None else dict.fromkeys(infix for infix in infixes if infix in present)
-    for name in store.trials():
-        if name.infix in wanted and (parsed := parse_load_latency_infix(name.infix)) is not None:
-            parameters[name.infix] = parsed
-            found[name.infix].append(_repetition(store.load(name), parsed))
-    cases = [_case(infix, parameters[infix], found[infix]) for infix in wanted if infix in found]
-    if infixes is None:
-        return sorted(cases, key=lambda case: (setup_name(case.setup), case.parameters.rate))
-    order = {setup: number for number, setup in enumerate(dict.fromkeys(case.setup for case in cases))}
-    return sorted(cases, key=lambda case: (order[case.setup], case.parameters.rate))
+    groups: dict[tuple[tuple[str, object], ...], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(tuple(trial.parameters.items()), []).append(trial)
+    cases = [_case(group, accept) for group in groups.values()]
+    order = {set_up: number for number, set_up in enumerate(dict.fromkeys(case.set_up for case in cases))}
+    return sorted(cases, key=lambda case: (order[case.set_up], case.load))
 
 
-def setup_name(parameters: LoadLatencyCase) -> str:
-    """A set-up in one line: what the infix holds, but for the rate."""
-    named = parameters.infix.rsplit("_", 3)[0]
-    return f"{named}, {parameters.size} B, {parameters.runtime} s"
+def count_left_out(cases: Iterable[Case]) -> str:
+    """How many trials of cases that have figures are not in these, by verdict, like ``2 disturbed, 1 incomplete``.
+
+    Without those that are under-sent: they are told of, or drawn, in ways of their own.
+    """
+    left_out = Counter(trial.verdict for case in cases if case.used for trial in case.trials if trial not in case.used)
+    del left_out[Verdict.UNDER_SENT]
+    return ", ".join(f"{left_out[verdict]} {verdict}" for verdict in Verdict if left_out[verdict])
 
 
-def differing(setups: Iterable[LoadLatencyCase]) -> list[str]:
-    """Names of the parameters, rate apart, that are not the same in all set-ups."""
-    known = list(setups)
-    keys = ("machine", "interface", "qemu", "vhost", "ioregionfd", "reflector", "size", "runtime")
-    return [key for key in keys if len({getattr(setup, key) for setup in known}) > 1]
+def _case(trials: list[Trial], accept: Collection[Verdict]) -> Case:
+    def counts(trial: Trial) -> bool:
+        if trial.verdict is Verdict.INCOMPLETE and not trial.figures:  # its files cannot be used, whoever accepts it
+            return False
+        return trial.verdict.is_mergeable or trial.accepted or trial.verdict in accept
+
+    used = [trial for trial in trials if counts(trial)]
+    for_want = not used
+    if for_want:
+        used = [trial for trial in trials if trial.verdict is Verdict.UNDER_SENT]
+    return Case(trials[0].parameters, tuple(trials), tuple(used), for_want and bool(used))
 
 
-def _case(infix: str, parameters: LoadLatencyCase, repetitions: list[Repetition]) -> Case:
-    used: tuple[Repetition, ...] = ()
-    for wanted in (Verdict.VALID, Verdict.UNDER_SENT):
-        used = used or tuple(repetition for repetition in repetitions if repetition.verdict is wanted)
-    merged = sum_histograms(repetition.histogram for repetition in used if repetition.histogram)
-    return Case(infix, parameters, tuple(repetitions), used, merged)
+_SHOWN = {"vhost": "vhost {}", "ioregionfd": "ioregionfd {}", "qemu": "QEMU {}", "size": "{} B", "runtime": "{} s", "rate": "{} kpps"}
 
 
-def _repetition(stored: StoredTrial, parameters: LoadLatencyCase) -> Repetition:
-    number = stored.name.repetition
-    reason = stored.reason or str((stored.trial or {}).get("reason", ""))
-    if not stored.files.get(OUTPUT):
-        return Repetition(number, stored.verdict, reason, None, None)
-    try:
-        histogram = parse_histogram(stored.files.get(HISTOGRAM, b""), stored.name.histogram)
-    except ResultsError:
-        histogram = None
-    output = parse_moongen_output(stored.files[OUTPUT].decode("utf-8", "replace"))
-    found = figures(output, histogram, _seconds(stored, parameters))
-    judged = stored.verdict
-    if stored.trial is None and judged.is_done:
-        judgement = verdict(found, parameters.rate)
-        judged, reason = judgement.verdict, judgement.reason
-    return Repetition(number, judged, reason, found, histogram)
+def shown(parameters: Parameters, keys: Iterable[str] | None = None) -> str:
+    """Parameters in one line for people, all or the named ones: ``pcvm, bridge, vhost off, 60 B``."""
+    wanted = parameters.keys() if keys is None else [key for key in keys if key in parameters]
+    return ", ".join(_SHOWN.get(key, "{}").format(plain(parameters[key])) for key in wanted)
 
 
-def _seconds(stored: StoredTrial, parameters: LoadLatencyCase) -> float | None:
-    if stored.trial is None:
-        return float(parameters.runtime)
-    recorded = stored.trial.get("figures")
-    seconds = recorded.get("seconds") if isinstance(recorded, dict) else None
-    return float(seconds) if isinstance(seconds, int | float) else None
+def plain(value: str | int | bool) -> str:
+    """A parameter's value as it is written in a selection."""
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
+
+
+def differing(many: Iterable[Parameters]) -> list[str]:
+    """Names of the parameters, the load apart, that are not the same everywhere."""
+    known = list(many)
+    keys = dict.fromkeys(key for parameters in known for key in parameters if key != LOAD)
+    return [key for key in keys if len({parameters.get(key) for parameters in known}) > 1]

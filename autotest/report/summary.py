@@ -1,65 +1,136 @@
-"""The summary of an output directory: one row per test case, as data and as a plain-text table."""
+"""The summary of an output directory: one row per test case, as a plain-text table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from itertools import groupby, islice
+from textwrap import shorten, wrap
+from typing import Final
 
-from autotest.report.cases import Case, Spread, load_cases, setup_name
+from autotest.report.cases import Case, group_cases, plain, shown
+from autotest.report.metrics import METRICS
 from autotest.report.tables import render_table
+from autotest.report.trials import Results, Trial
+from autotest.results.failures import Measured, parse_time, read_failures, still_open
+from autotest.results.statistics import Estimate
+from autotest.results.store import FAILURES_FILE, ResultStore
+from autotest.results.verdicts import Verdict
 
-_UNITS = {"offered": "kpps", "achieved": "kpps", "loss": "%", "median": "µs", "p99": "µs"}
-_HEADER = (*(f"{title}\n[{unit}]" for title, unit in _UNITS.items()), "samples", "rep.", "verdict")
-_ALIGN = "rllllrrl"
-_NOTE = """\
-Percentiles: nearest rank, of the samples of all valid repetitions together. ±: the largest distance
-of one repetition from that. rep.: repetitions used/there. A case without a valid repetition shows
-its under-sent ones, if any."""
+WIDTH: Final = 100
+_COLUMNS: Final = {"offered": "kpps", "achieved": "kpps", "loss": "%", "median": "µs", "p99": "µs"}
+_HEADER: Final = (*(f"{title}\n[{unit}]" for title, unit in _COLUMNS.items()), "samples", "rep.", "verdict")
+_ALIGN: Final = "rllllrrl"
+_LEAST_VERDICT_WIDTH: Final = 20
+_REASONS: Final = 3
+_NOTE: Final = """\
+Mean over the repetitions ± half the 95 % confidence interval (Student's t); loss: all frames lost
+over all sent. Percentiles: nearest rank, of each repetition. rep.: repetitions used/there. A case
+without a valid repetition shows its under-sent ones, if any."""
 
 
-def summarise(outputdir: Path, infixes: Iterable[str] | None = None) -> list[Case]:
-    """One row per load latency test case, as :func:`~autotest.report.cases.load_cases` selects and orders them."""
-    return load_cases(outputdir, infixes)
+def summarise(trials: Iterable[Trial], accept: Collection[Verdict] = (), open_failures: int = 0) -> str:
+    """The table of the test cases as text, one block of rows per set-up; ends with a newline.
 
-
-def render_summary(cases: list[Case]) -> str:
-    """The table as text, one block of rows per set-up; ends with a newline."""
+    A case of which no repetition is used has its reasons below it; ``open_failures`` is how many the last line tells of.
+    """
+    cases = group_cases(trials, accept)
+    notes = [note for note in (_accepted_note(cases, accept), _failures_note(open_failures)) if note]
     if not cases:
-        return "no load latency trials\n"
+        return "\n".join(["no load latency trials", *notes]) + "\n"
+    blocks, rows = _table(cases)
+    for set_up, members in groupby(zip(cases, rows, strict=True), key=lambda row: row[0].set_up):
+        blocks += ["", *wrap(shown(dict(set_up)), WIDTH, break_long_words=False)]
+        for case, lines in members:
+            blocks += [*lines, *_reasons(case)]
+    return "\n".join([*blocks, "", _NOTE, *notes]) + "\n"
+
+
+def _table(cases: list[Case]) -> tuple[list[str], list[list[str]]]:
+    """The header's lines, and those of each case: more than one where its verdicts need them."""
+    figures = [_cells([case.estimate(METRICS[name]) for case in cases]) for name in ("achieved", "loss", "p50", "p99")]
     columns = [
-        [str(case.parameters.rate) for case in cases],
-        _spreads([case.achieved_kpps for case in cases], 1),
-        _spreads([case.loss for case in cases], 100),
-        _spreads([case.percentile_ns(50) for case in cases], 1e-3),
-        _spreads([case.percentile_ns(99) for case in cases], 1e-3),
+        [str(case.load) for case in cases],
+        *figures,
         [str(case.samples) if case.used else "-" for case in cases],
-        [f"{len(case.used)}/{len(case.repetitions)}" for case in cases],
-        [case.verdicts() for case in cases],
+        [f"{len(case.used)}/{len(case.trials)}" for case in cases],
     ]
-    lines = render_table(_HEADER, list(zip(*columns, strict=True)), align=_ALIGN)
-    blocks, rows = lines[:2], iter(lines[2:])
-    for setup, members in groupby(cases, key=lambda case: case.setup):
-        blocks += ["", setup_name(setup), *(next(rows) for _ in members)]
-    return "\n".join([*blocks, "", _NOTE]) + "\n"
+    taken = sum(
+        2 + max(map(len, (*title.split("\n"), *cells))) for title, cells in zip(_HEADER[:-1], columns, strict=True)
+    )
+    width = max(_LEAST_VERDICT_WIDTH, WIDTH - taken)
+    verdicts = [_verdicts(case, width) for case in cases]
+    rows: list[Sequence[str]] = []
+    for cells, (first, *more) in zip(zip(*columns, strict=True), verdicts, strict=True):
+        rows.append((*cells, first))
+        rows += [("",) * len(cells) + (line,) for line in more]
+    lines = render_table(_HEADER, rows, align=_ALIGN)
+    rest = iter(lines[2:])
+    return lines[:2], [list(islice(rest, len(found))) for found in verdicts]
 
 
-def _spreads(spreads: list[Spread | None], factor: float) -> list[str]:
-    """Cells of a column: the values right-aligned, then the spread between repetitions where it shows."""
-    cells = [_shown(spread, factor) for spread in spreads]
+def _verdicts(case: Case, width: int) -> list[str]:
+    """Lines of that width at most, broken after a comma."""
+    unbroken = case.verdicts().replace(", ", ",\n").replace(" ", "\xa0").replace("\n", " ")
+    return [line.replace("\xa0", " ") for line in wrap(unbroken, width, break_on_hyphens=False, break_long_words=False)]
+
+
+def _reasons(case: Case) -> list[str]:
+    """Why no repetition is used."""
+    if case.used:
+        return []
+    reasons = list(dict.fromkeys(f"{trial.verdict}: {trial.reason}" for trial in case.trials if trial.reason))
+    lines = [shorten(reason, WIDTH - 9, placeholder=" ...") for reason in reasons[:_REASONS]]
+    more = len(reasons) - _REASONS
+    return [f"{'':9}{line}" for line in (*lines, *([f"and {more} more"] if more > 0 else ()))]
+
+
+def _accepted_note(cases: Iterable[Case], accept: Collection[Verdict]) -> str:
+    said_then = [trial for case in cases for trial in case.used if trial.accepted and not trial.verdict.is_mergeable]
+    recorded = sum(trial.verdict not in accept for trial in said_then)
+    said = [f"Accepted like valid: {', '.join(sorted(accept))}."] if accept else []
+    said += [f"{recorded} of the trials count because their records say that they are accepted."] if recorded else []
+    return "\n".join(said)
+
+
+def _failures_note(number: int) -> str:
+    if not number:
+        return ""
+    what = "1 failure is" if number == 1 else f"{number} failures are"
+    return f"{what} noted in {FAILURES_FILE} and not made up for; autotest status shows what is missing."
+
+
+def count_open_failures(results: Results) -> int:
+    """How many of the failures noted in an output directory nothing made up for since.
+
+    Raises ResultsError where the notes cannot be read.
+    """
+    store = ResultStore(results.directory)
+    latest: dict[frozenset[str], datetime] = {}
+    for trial in results.trials:
+        if started := parse_time(trial.started):
+            labels = frozenset(f"{key} {plain(value)}" for key, value in trial.parameters.items())
+            latest[labels] = max(started, latest.get(labels, started))
+    measured = [Measured(labels, last) for labels, last in latest.items()]
+    return len(still_open(read_failures(results.directory), store.is_done, measured))
+
+
+def _cells(estimates: list[Estimate | None]) -> list[str]:
+    """Cells of a column: the values right-aligned, then the interval where it shows."""
+    cells = [_cell(found) for found in estimates]
     width = max(len(value) for value, _ in cells)
     return [f"{value.rjust(width)} {between}".rstrip() for value, between in cells]
 
 
-def _shown(spread: Spread | None, factor: float) -> tuple[str, str]:
-    if spread is None:
+def _cell(found: Estimate | None) -> tuple[str, str]:
+    if found is None:
         return "-", ""
-    value = spread.value * factor
-    away = max(spread.high - spread.value, spread.value - spread.low) * factor
-    decimals = _decimals(value or away)
+    value = found.mean if found.pooled is None else found.pooled
+    reach = 0.0 if found.high is None else found.high - found.mean
+    decimals = _decimals(value or reach)
     if 0 < value < 0.0001:
         return "<0.0001", ""
-    between = f"{away:.{decimals}f}"
+    between = f"{reach:.{decimals}f}"
     return f"{value:.{decimals}f}" if value else "0", f"±{between}" if float(between) else ""
 
 
