@@ -1,0 +1,104 @@
+"""Figures: panels with shared axes above, legend and caption below."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+
+from autotest.report.plots.distribution import CDF, HISTOGRAM
+from autotest.report.plots.layout import Layout
+from autotest.report.plots.load import LATENCY, LOSS, THROUGHPUT
+from autotest.report.plots.style import GREY, RC, Chart, handle
+
+CHARTS: Final = {"latency": LATENCY, "loss": LOSS, "throughput": THROUGHPUT, "cdf": CDF, "histogram": HISTOGRAM}
+_WIDTH_IN, _PANEL_WIDTH_IN, _LONE_PANEL_IN, _PANEL_IN = 7.0, 2.9, 3.7, 2.3
+_ROW_IN, _CAPTION_ROW_IN, _GAP_IN = 0.165, 0.125, 0.1
+_LETTER_IN, _SMALL_LETTER_IN = 0.058, 0.0465
+"""Width of an average letter in the legend, and in the caption."""
+_HANDLE_IN, _MOST_COLUMNS = 0.68, 4
+
+
+def draw(kind: str, layout: Layout, caption: str, *, log: bool) -> Figure:
+    """One figure.
+
+    Args:
+        kind: one of :data:`CHARTS`.
+        caption: what has to be known to cite the plot; is wrapped.
+
+    Raises:
+        ResultsError: the histogram of a trial cannot be read.
+    """
+    chart = CHARTS[kind]
+    with matplotlib.rc_context(RC):
+        series = [handle(number, label) for number, label in enumerate(layout.labels)]
+        key = chart.key(layout, log)
+        width = max(_WIDTH_IN, _PANEL_WIDTH_IN * layout.columns)
+        legend = [(part, _legend_columns(part, width)) for part in (series, key) if part]
+        lines = textwrap.wrap(caption, int((width - 0.3) / _SMALL_LETTER_IN))
+        below = sum(-(-len(part) // columns) for part, columns in legend) * _ROW_IN + len(lines) * _CAPTION_ROW_IN + 3 * _GAP_IN
+        above = _LONE_PANEL_IN if layout.rows == 1 else _PANEL_IN * layout.rows + 0.3
+        figure = Figure(figsize=(width, above + below), layout="constrained")
+        grid = figure.add_gridspec(2, 1, height_ratios=[above, below])
+        upper, lower = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+        _draw_panels(upper, chart, layout, log)
+        _draw_legend(lower, legend, below)
+        lower.text(0.15 / width, _GAP_IN / 2 / below, "\n".join(lines), fontsize=6.5, color=GREY, va="bottom", linespacing=1.25)
+    return figure
+
+
+def _draw_panels(figure: SubFigure, chart: Chart, layout: Layout, log: bool) -> None:
+    grid = figure.add_gridspec(layout.rows, layout.columns)
+    drawn: list[Axes] = []
+    places = {(panel.row, panel.column) for panel in layout.panels}
+    for panel in layout.panels:
+        first = drawn[0] if drawn else None
+        axes = figure.add_subplot(grid[panel.row, panel.column], sharex=first, sharey=first)
+        drawn.append(axes)
+        for series in panel.series:
+            chart.draw(axes, series)
+        title = textwrap.fill(panel.title, int(max(_PANEL_WIDTH_IN, _WIDTH_IN / layout.columns) / _LETTER_IN))
+        axes.set_title(title, fontsize="medium", loc="left")
+        axes.tick_params(
+            labelbottom=(panel.row + 1, panel.column) not in places, labelleft=(panel.row, panel.column - 1) not in places
+        )
+    chart.scale(drawn, layout, log)
+    x_label, y_label = chart.labels(layout)
+    figure.supxlabel(x_label, fontsize="medium")
+    figure.supylabel(y_label, fontsize="medium")
+
+
+def _legend_columns(entries: Sequence[Artist], width: float) -> int:
+    """As many as fit: a column is as wide as its longest label. The first ones are longer, where they are not all the same."""
+    labels = [str(entry.get_label()) for entry in entries]
+    for columns in range(min(len(labels), _MOST_COLUMNS), 1, -1):
+        rows, longer = divmod(len(labels), columns)
+        starts = [column * rows + min(column, longer) for column in range(columns + 1)]
+        longest = [max(map(len, labels[start:end])) for start, end in pairwise(starts)]
+        if sum(_HANDLE_IN + _LETTER_IN * letters for letters in longest) < width - 0.2:
+            return columns
+    return 1
+
+
+def _draw_legend(figure: SubFigure, legend: Sequence[tuple[Sequence[Artist], int]], height: float) -> None:
+    """The series, and under them what holds for all of them."""
+    top = 1.0
+    for entries, columns in legend:
+        figure.legend(
+            handles=list(entries),
+            loc="upper center",
+            bbox_to_anchor=(0.5, top),
+            ncols=columns,
+            frameon=False,
+            handlelength=3.2,
+            fontsize=8,
+            borderpad=0.1,
+            labelspacing=0.35,
+        )
+        top -= (-(-len(entries) // columns) * _ROW_IN + _GAP_IN / 2) / height
