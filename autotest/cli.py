@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotest import __version__, commands
+from autotest import __version__, commands, reporting
 from autotest.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -17,6 +17,7 @@ from autotest.errors import (
     AutotestError,
     printable,
 )
+from autotest.report import plots
 from autotest.run import interruption
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("ping", commands.ping, "Reach each server: how long it takes, or why it cannot be reached.", "autotest ping")
     _add_guest_commands(add)
     _add_campaign_commands(add)
+    _add_report_commands(add)
+    _add_export_command(add)
+    _add_compare_command(add)
     _add_testbed_commands(add)
     return parser
 
@@ -169,8 +173,20 @@ def _add_campaign_commands(add: _Adder) -> None:
     )
     _add_test_files(parser)
     parser.add_argument(
-        "-d", "--dry-run", action="store_true", help="only show the tree, its counts and what was left out"
+        "-d",
+        "--dry-run",
+        action="store_true",
+        help="only show the tree, its counts and what was left out; asks no machine, so it cannot tell what is stale",
     )
+    parser.add_argument(
+        "--stale",
+        choices=("fail", "keep", "rerun"),
+        default="fail",
+        help="what to do when done trials would not be measured the same way now, with another QEMU or image for instance: "
+        "end and name the difference (the default), keep them, or measure them again and keep the earlier ones in invalid/",
+    )
+    _add_accept(parser, "count trials of this verdict as done, and note that in their records; may be repeated")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit test case for each trial")
     parser = add(
         "acc-load-lat-file",
         commands.accumulate_load_latency,
@@ -178,15 +194,155 @@ def _add_campaign_commands(add: _Adder) -> None:
         "autotest acc-load-lat-file tests.conf",
     )
     _add_test_files(parser)
-    parser = add("summary", commands.summary, "Show a table of the results.", "autotest summary tests.conf")
-    _add_test_files(parser)
     parser = add(
-        "plot",
-        commands.plot,
-        "Draw load latency and packet loss, as PNG and PDF in the output directory.",
-        "autotest plot tests.conf",
+        "status",
+        commands.status,
+        "What is done, to do, invalid and failed, and how long the rest takes. Needs no testbed.",
+        "autotest status tests.conf",
     )
     _add_test_files(parser)
+    _add_accept(parser, "count trials of this verdict as done, as a run with the same option would; may be repeated")
+
+
+def _add_report_commands(add: _Adder) -> None:
+    parser = add("summary", reporting.summary, "Show a table of the results.", "autotest summary results")
+    _add_sources(parser)
+    _add_plot_command(add)
+    parser = add("report", reporting.report, "Write a report: one HTML file, with charts and every trial.", "autotest report results")
+    _add_sources(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the file (default report.html in the output directory)"
+    )
+
+
+def _add_plot_command(add: _Adder) -> None:
+    parser = add(
+        "plot",
+        reporting.plot,
+        "Draw the results.",
+        "autotest plot results --by vhost --side-by-side interface --select size=60",
+    )
+    _add_sources(parser)
+    parser.add_argument(
+        "-k",
+        "--kind",
+        action="append",
+        default=[],
+        metavar="KIND,...",
+        help=f"{', '.join(plots.KINDS)} (default {','.join(plots.DEFAULT_KINDS)}); may be repeated",
+    )
+    parser.add_argument(
+        "-b",
+        "--by",
+        action="append",
+        default=[],
+        metavar="PARAM,...",
+        help="one line per value of these parameters; others that differ get panels of their own (default: one line per set-up)",
+    )
+    parser.add_argument(
+        "--side-by-side", default="", metavar="PARAM", help="one panel per value of this parameter, next to each other"
+    )
+    parser.add_argument("--log", action="store_true", help="a logarithmic y axis also for losses and histograms")
+    parser.add_argument(
+        "--format",
+        action="append",
+        default=[],
+        metavar="FORMAT,...",
+        help=f"{', '.join(plots.FORMATS)} (default {','.join(plots.DEFAULT_FORMATS)}); may be repeated",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIRECTORY", help="where the plots go (default: beside the results)"
+    )
+
+
+def _add_export_command(add: _Adder) -> None:
+    parser = add(
+        "export",
+        reporting.export,
+        "Write a table with one row per trial: parameters, verdict, figures.",
+        "autotest export results -o trials.csv",
+    )
+    _add_sources(parser)
+    parser.add_argument(
+        "--format",
+        choices=("csv", "json", "parquet"),
+        help="default: what the file's name ends in, else csv; docs/export.md describes the columns",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="instead of standard output; an existing file is replaced"
+    )
+
+
+def _add_compare_command(add: _Adder) -> None:
+    parser = add(
+        "compare",
+        reporting.compare,
+        "Say whether the figures of B differ from those of A; exit code 1 where any is worse.",
+        "autotest compare results:interface=bridge results:interface=macvtap --threshold p50=5%",
+    )
+    for name in ("a", "b"):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            help="an output directory or a tests.conf, with :key=value,... behind it a part of it",
+        )
+    _add_selection(parser)
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="what to compare (default achieved,loss,p50,p99); may be repeated",
+    )
+    parser.add_argument(
+        "--threshold",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="smaller differences do not count: p50=5%% is relative to A, loss=0.5 in the unit (%% of the frames); may be repeated",
+    )
+    parser.add_argument(
+        "--alpha",
+        type=_share,
+        default=0.05,
+        metavar="P",
+        help="the chance that is taken of finding a difference where there is none, over all comparisons (default 0.05)",
+    )
+    parser.add_argument("--junit", type=Path, metavar="FILE.xml", help="also write the comparisons as JUnit tests")
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources",
+        nargs="*",
+        metavar="SOURCE",
+        help="an output directory or a tests.conf (default ./tests.conf), with :key=value,... behind it a part of it",
+    )
+    _add_selection(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-s",
+        "--select",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,...",
+        help="only trials with these values, like interface=bridge,macvtap or rate=10..40; may be repeated",
+    )
+    _add_accept(parser)
+
+
+def _add_accept(
+    parser: argparse.ArgumentParser, text: str = "count trials of this verdict like valid ones; may be repeated"
+) -> None:
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="VERDICT,...",
+        help=text,
+    )
 
 
 def _add_test_files(parser: argparse.ArgumentParser) -> None:
@@ -230,4 +386,14 @@ def _positive(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def _share(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
     return number

@@ -36,7 +36,8 @@ else
     [ "$status" -le 1 ] || exit "$status"  # interrupted or unusable: 1 is trials that failed, the others are shown
 fi
 "$autotest" acc-load-lat-file tests.conf
-say "drawing the plots"
+say "drawing the plots and the page"
 "$autotest" plot tests.conf
+"$autotest" report tests.conf
 "$autotest" summary tests.conf
 exit "$status"

@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
 require_lab
-install_packages "${lab_packages[@]}" cpio
+install_packages "${lab_packages[@]}" cpio chromium
 install_python "[test]"
 trap give_back EXIT
 

@@ -13,9 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+from junitparser import JUnitXml
 from labtest import interruptible
 
 from autotest.cli import build_parser, main, verbosity
+from autotest.results.identity import Identity
+from autotest.results.names import TrialName
+from autotest.results.store import ResultStore
 
 TRACEBACK = "Traceback"
 
@@ -196,6 +200,68 @@ def test_a_dry_run_of_nothing_says_why_all_was_left_out(folder: Path) -> None:
     assert "only with machine host" in result.stdout and "all: 0 trials" in result.stdout
     result = autotest("test-load-lat-file", cwd=folder)
     assert result.returncode == 2 and "no valid combination" in result.stderr
+
+
+# -- runs --------------------------------------------------------------------------------------------------
+
+
+def done_before(folder: Path, identity: bool = True) -> Path:
+    """The tests of the folder are done, on a testbed that is gone by now."""
+    conf = (folder / "autotest.conf").read_text()
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        conf = conf.replace(address, "nobody.invalid" + address[-1])
+    (folder / "autotest.conf").write_text(conf)
+    (folder / "tests.conf").write_text(TESTS.replace("pcvm, microvm", "pcvm").replace("10, 20", "10"))
+    store = ResultStore(folder / "out")
+    for repetition in range(3):
+        name = TrialName("pcvm_bridge_default_vhostoff_ioregionfdoff_xdp_10kpps_60B_1s", repetition)
+        record = {"verdict": "valid", "reason": ""} | ({"identity": Identity({"qemu.sha256": "a"}).record()} if identity else {})
+        output = "".join(
+            f"[Device: id=0] {way}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 Mbit/s with framing), "
+            "total 10000 packets with 640000 bytes (incl. CRC)\n"
+            for way in ("RX", "TX")
+        )
+        store.commit(name, {"output": output, "histogram": "1000,5\n"}, record)
+    return folder
+
+
+def test_where_all_is_done_a_testbed_that_is_gone_is_a_warning_and_no_failure(folder: Path) -> None:
+    result = autotest("test-load-lat-file", cwd=done_before(folder))
+    assert result.returncode == 0 and TRACEBACK not in result.stderr
+    assert "3 trials, 3 done, 0 to do" in result.stderr and "could not be checked: " in result.stderr
+    assert "WARNING" in result.stderr and "nobody.invalid1" in result.stderr
+
+
+def test_where_all_is_done_by_an_older_autotest_no_machine_is_asked(folder: Path) -> None:
+    result = autotest("test-load-lat-file", cwd=done_before(folder, identity=False))
+    assert result.returncode == 0 and "WARNING" not in result.stderr
+    assert "3 done trials do not say what determined their result" in result.stderr
+
+
+def test_a_run_that_cannot_begin_says_so_in_its_junit_file(folder: Path) -> None:
+    done_before(folder)
+    (folder / "tests.conf").write_text((folder / "tests.conf").read_text().replace("repetitions = 3", "repetitions = 4"))
+    result = autotest("test-load-lat-file", "--junit", "run.xml", cwd=folder)
+    assert result.returncode == 3
+    (suite,) = JUnitXml.fromfile(str(folder / "run.xml"))
+    assert (suite.tests, suite.skipped, suite.errors, suite.failures) == (4, 3, 1, 0)
+    (case,) = [case for case in suite if case.name.endswith("_rep3")]
+    assert case.classname == "lat" and "nobody.invalid1" in case.result[0].message
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--accept", "bad"], "no such verdict; there are valid, under-sent"),
+        (["--junit", "missing/run.xml"], "there is no directory missing"),
+        (["--junit", "results.json"], "a name that ends in .xml"),
+        (["--stale", "no"], "invalid choice: 'no'"),
+    ],
+)
+def test_a_wrong_option_of_a_run_is_refused_before_anything_is_touched(folder: Path, option: list[str], message: str) -> None:
+    result = autotest("test-load-lat-file", *option, cwd=folder)
+    assert result.returncode == 2 and message in result.stderr and TRACEBACK not in result.stderr
+    assert not (folder / "out").exists()
 
 
 def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:

@@ -1,0 +1,208 @@
+"""Export: a tidy table with one row per trial, as CSV, JSON or Parquet. docs/export.md describes its columns.
+
+What is not known is missing, never 0 and never an empty text: an empty field in CSV, ``null`` in JSON and Parquet.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from autotest import __version__
+from autotest.report.cases import group_cases
+from autotest.report.metrics import METRICS
+from autotest.report.trials import Parameters, Trial
+from autotest.results.names import TRIAL
+from autotest.results.verdicts import Verdict
+
+FORMATS: Final = ("csv", "json", "parquet")
+METADATA_KEY: Final = b"autotest"
+"""Of the Parquet schema's metadata: a JSON object with ``version``, ``sources``, ``select`` and ``accept``."""
+
+_COUNTS: Final = ("sent", "received", "lost", "dropout_seconds")
+_LARGEST: Final = 2**63 - 1  # of Int64
+_QUOTED = re.compile(r'[",\r\n]|^\s|\s$').search
+_TEXT, _WHOLE, _NUMBER, _SWITCH = "string", "Int64", "Float64", "boolean"
+#: Columns from the JSON of a trial, and the keys where they are: in the present format, then in the first one.
+_RECORDED: Final = {
+    "ended": (("ended",),),
+    "autotest": (("versions", "autotest"),),
+    "qemu_version": (("identity", "determines", "qemu.version"), ("guest", "qemu version")),
+    "kernel_host": (("machines", "host", "kernel"), ("versions", "kernel of host")),
+    "kernel_guest": (("machines", "guest", "kernel"),),
+    "kernel_loadgen": (("machines", "loadgen", "kernel"), ("versions", "kernel of loadgen")),
+    "identity": (("identity", "hash"),),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for; it goes with the table.
+
+    Attributes:
+        sources, select: as on the command line.
+        accept: verdicts that count like ``valid``.
+    """
+
+    sources: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    accept: frozenset[Verdict] = frozenset()
+
+    @property
+    def accepted(self) -> str:
+        """The accepted verdicts in one text, in their order; empty for none."""
+        return ",".join(verdict for verdict in Verdict if verdict in self.accept)
+
+
+def tidy(directories: Iterable[Sequence[Trial]], request: Request) -> pd.DataFrame:
+    """The table: one row per trial, in the order of the trials; a trial that is given twice has one row.
+
+    Args:
+        directories: the trials of each output directory; repetitions of a case are looked for within one of them.
+
+    Dtypes are the nullable ones: string, Int64, Float64 and boolean.
+    """
+    rows: dict[tuple[Path, str], dict[str, Any]] = {}
+    for trials in directories:
+        used = _used(trials, request.accept)
+        folders = {directory: directory.resolve() for directory in {trial.directory for trial in trials}}
+        for trial in trials:
+            key = folders[trial.directory], str(trial.name)
+            if key not in rows:
+                rows[key] = _row(trial, key[1] in used, request)
+    dtypes = _dtypes([row["parameters"] for row in rows.values()])
+    flat = [{**row, **row["parameters"]} for row in rows.values()]
+    return pd.DataFrame(
+        {name: pd.array([_cell(row.get(name), dtype) for row in flat], dtype=dtype) for name, dtype in dtypes.items()}
+    )
+
+
+def _used(trials: Sequence[Trial], accept: Collection[Verdict]) -> set[str]:
+    return {str(trial.name) for case in group_cases(trials, accept) for trial in case.used}
+
+
+def _row(trial: Trial, is_used: bool, request: Request) -> dict[str, Any]:
+    found = trial.figures
+    return {
+        "directory": str(trial.directory),
+        "infix": trial.name.infix,
+        "repetition": trial.name.repetition,
+        "parameters": trial.parameters,
+        "verdict": str(trial.verdict),
+        "reason": trial.reason,
+        "accepted": trial.accepted,
+        "accept": request.accepted,
+        "used": is_used,
+        **({metric.column: metric.of(found) for metric in METRICS.values()} if found else {}),
+        **({name: getattr(found, name) for name in _COUNTS} if found else {}),
+        "testbed": trial.testbed,
+        "started": trial.started,
+        **dict(_recorded(trial)),
+    }
+
+
+def _dtypes(all_parameters: Sequence[Parameters]) -> dict[str, str]:
+    """Every column with its dtype, in order: that of the parameters is the one of trials that have the most of them."""
+    before = {"directory": _TEXT, "infix": _TEXT, "repetition": _WHOLE}
+    names = dict.fromkeys(name for row in sorted(all_parameters, key=len, reverse=True) for name in row)
+    parameters = {name: _parameter_dtype(row.get(name) for row in all_parameters) for name in names}
+    judged = {"verdict": _TEXT, "reason": _TEXT, "accepted": _SWITCH, "accept": _TEXT, "used": _SWITCH}
+    metrics = {metric.column: _NUMBER for metric in METRICS.values()}
+    counts = dict.fromkeys(("samples", *_COUNTS), _WHOLE)
+    after = dict.fromkeys(("testbed", "started", *_RECORDED), _TEXT)
+    return before | parameters | judged | metrics | counts | after
+
+
+def _parameter_dtype(values: Iterable[object]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    return {frozenset({bool}): _SWITCH, frozenset({int}): _WHOLE}.get(frozenset(kinds), _TEXT)
+
+
+def _cell(value: Any, dtype: str) -> Any:
+    """A value as the table has it: texts without anything in them are missing, like what is not there or no number."""
+    if value is None or value == "":
+        return pd.NA
+    if dtype == _TEXT:  # half of a surrogate pair, which JSON can hold, is in no encoding
+        return str(value).encode("utf-8", "backslashreplace").decode()
+    if dtype == _WHOLE and abs(value) > _LARGEST or dtype == _NUMBER and not math.isfinite(value):
+        return pd.NA
+    return value
+
+
+def _recorded(trial: Trial) -> Iterator[tuple[str, str | None]]:
+    """What the trial's JSON says of the software and the machines; nothing for a trial without one."""
+    try:
+        record = json.loads(trial.path(TRIAL).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return
+    for name, places in _RECORDED.items():
+        found = (_at(record, keys) for keys in places)
+        yield name, next((value for value in found if isinstance(value, str)), None)
+
+
+def _at(record: object, keys: Iterable[str]) -> object:
+    for key in keys:
+        record = record.get(key) if isinstance(record, Mapping) else None
+    return record
+
+
+# -- the formats -------------------------------------------------------------------------------------------
+
+
+def render(table: pd.DataFrame, form: str, request: Request) -> bytes:
+    """The table in one of :data:`FORMATS`, text as UTF-8. Every value is as it was, whatever is in it."""
+    return {"csv": _csv, "json": _json, "parquet": _parquet}[form](table, request)
+
+
+def _csv(table: pd.DataFrame, request: Request) -> bytes:
+    """RFC 4180, but for the line ends, which are those of Unix; what is missing is an empty field."""
+    columns = [[_field(value) for value in _plain(table[name])] for name in table.columns]
+    lines = [",".join(table.columns), *map(",".join, zip(*columns, strict=True))]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _field(value: str | float | bool | None) -> str:
+    """Python's csv module leaves a lone carriage return as it is, and what reads it takes it for the end of a line."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if _QUOTED(text) else text
+
+
+def _json(table: pd.DataFrame, request: Request) -> bytes:
+    """A list of objects, each on a line of its own."""
+    rows = zip(*(_plain(table[name]) for name in table.columns), strict=True)
+    lines = [json.dumps(dict(zip(table.columns, row, strict=True)), ensure_ascii=False, allow_nan=False) for row in rows]
+    return ("[\n" + ",\n".join(lines) + "\n]\n").encode() if lines else b"[]\n"
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """Python's own values, None for what is missing."""
+    return [None if value is pd.NA else value for value in column.tolist()]
+
+
+def _parquet(table: pd.DataFrame, request: Request) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    about = {
+        "version": __version__,
+        "sources": list(request.sources),
+        "select": list(request.select),
+        "accept": [str(verdict) for verdict in Verdict if verdict in request.accept],
+    }
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), METADATA_KEY: json.dumps(about).encode()})
+    file = io.BytesIO()
+    pq.write_table(arrow, file)
+    return file.getvalue()
