@@ -177,7 +177,7 @@ function drawCharts() {
   draw(
     "chart-loss",
     traces(cases, "loss"),
-    layout("loss over offered rate", rate(), axis("loss [%]", { rangemode: "tozero" })),
+    layout("loss over offered rate", rate(), axis("loss [%]", { rangemode: "tozero", autorangeoptions: { minallowed: 0, maxallowed: 102 } })),
   );
   draw(
     "chart-throughput",
@@ -185,7 +185,7 @@ function drawCharts() {
     layout(
       "throughput over offered rate (dotted: all that was offered)",
       rate(),
-      axis("throughput [kpps]", { rangemode: "tozero" }),
+      axis("throughput [kpps]", { rangemode: "tozero", autorangeoptions: { minallowed: 0 } }),
     ),
   );
   const [now, possible] = [cases, casesShown("set-up")].map((some) => new Set(some.map((one) => one.setUp)));
