@@ -56,11 +56,11 @@ def clear() -> None:
     for name in _namespaces():
         if NAME in name:
             subprocess.run(["ip", "netns", "delete", name], check=True, timeout=10)
-    temporary = [path for path in _temporary_files() if NAME in path]
+    temporary = [path for path in (*_temporary_files(), str(TEMPORARY)) if NAME in path]
     for path in (*temporary, *_folders_in_run(), *_held(), *_journals()):
         if os.path.isdir(path):
             shutil.rmtree(path)
-        else:
+        elif os.path.lexists(path):  # not within one that is gone already
             os.unlink(path)
 
 
