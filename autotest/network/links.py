@@ -25,6 +25,7 @@ _DEVICE_NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 _LINK_TYPES: dict[str, Any] = {"ifname": str, "altnames": list, "flags": list, "master": str, "link": str | None}
 _LINK_TYPES |= {"address": str, "linkinfo": dict, "xdp": dict}
 _INFO_TYPES = {"info_kind": str, "info_data": dict}
+_BORROWING = ("bridge", "bond", "vlan", "macvlan", "team")  # kinds of links that have the MAC address of another
 
 
 class Links:
@@ -50,6 +51,20 @@ class Links:
         if name not in (link.get("ifname"), *link.get("altnames", ())):
             raise self._no_answer(result.stdout)
         return link
+
+    def with_mac(self, mac: str) -> list[str]:
+        """The links with that MAC address, of those that are no bridge and the like: these take one from their ports."""
+        links = [link for link in self.all() if link.get("address", "").lower() == mac.lower()]
+        return [link["ifname"] for link in links if _kind(link) not in _BORROWING]
+
+    def all(self) -> list[dict[str, Any]]:
+        """All links, as iproute2 shows them. Raises as :meth:`show` does."""
+        shown = self._transport.run(["ip", "-json", "-details", "link", "show"]).stdout
+        links = [link for link in self._understood(shown) if link]
+        for link in links:
+            if "ifname" not in link or not _typed(link, _LINK_TYPES) or not _typed(link.get("linkinfo", {}), _INFO_TYPES):
+                raise self._no_answer(shown)
+        return links
 
     def frames(self, name: str) -> tuple[int, int] | None:
         """How many frames the link has sent and received since it was made; None when nothing counts them."""
@@ -212,6 +227,29 @@ class Links:
             return False
         self._ip("link", "set", "dev", name, "down")
         return True
+
+    def promiscuous(self, name: str) -> None:
+        """Have the link take frames for every MAC address.
+
+        Raises:
+            TestbedError: there is no such link.
+        """
+        if not self._is_promiscuous(self.require(name)):
+            self._note("promiscuous", name=name)
+            self._ip("link", "set", "dev", name, "promisc", "on")
+
+    def end_promiscuous(self, name: str) -> bool:
+        """Have the link take frames for its own MAC address only; returns whether it took others."""
+        link = self.show(name)
+        if link is None or not self._is_promiscuous(link):
+            return False
+        self._ip("link", "set", "dev", name, "promisc", "off")
+        return True
+
+    @staticmethod
+    def _is_promiscuous(link: dict[str, Any]) -> bool:
+        """Whether somebody has set it so; what a bridge does to its ports is not shown there."""
+        return "PROMISC" in link.get("flags", ())
 
     def wait_for_carrier(self, name: str) -> None:
         """Frames sent before an interface has its carrier are lost."""

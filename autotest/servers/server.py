@@ -17,6 +17,7 @@ from typing import Unpack
 from autotest.config.testbed import ServerConfig
 from autotest.errors import ConnectError, HostKeyError, LoginRefused, TestbedError
 from autotest.network.links import Links
+from autotest.network.pci import PciDevices
 from autotest.remote.local import LocalTransport
 from autotest.remote.processes import boot_id
 from autotest.remote.ssh import SshTransport
@@ -24,6 +25,7 @@ from autotest.remote.ssh_config import resolve
 from autotest.remote.tmux import Session
 from autotest.remote.transport import Result, RunOptions, Transport
 from autotest.run.journal import Journal
+from autotest.servers.hugepages import Hugepages
 from autotest.servers.undoing import undo
 
 log = logging.getLogger(__name__)
@@ -111,6 +113,16 @@ class Server:
     def links(self) -> Links:
         """Its network links."""
         return Links(self.transport, self.note)
+
+    @cached_property
+    def pci(self) -> PciDevices:
+        """Its PCI devices."""
+        return PciDevices(self.transport, self.note)
+
+    @cached_property
+    def hugepages(self) -> Hugepages:
+        """Its huge pages."""
+        return Hugepages(self.transport, self.note)
 
     def note(self, kind: str, /, *, machine: str = "", **details: str) -> None:
         """Write a change of this machine into the journal, before it is made; see :mod:`autotest.servers.undoing`."""

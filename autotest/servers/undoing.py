@@ -69,6 +69,37 @@ def _xdp(server: Server, name: str, mode: str) -> str:
     return _said(server.links.detach_xdp(name, mode), "detached")
 
 
+def _promiscuous(server: Server, name: str) -> str:
+    return _said(server.links.end_promiscuous(name), "takes only its own frames again")
+
+
+def _driver(server: Server, name: str, driver: str, before: str, override: str, interfaces: str) -> str:
+    restored = server.pci.restore(name, driver, before, override, interfaces)
+    return _said(restored, f"bound to {before} again" if before else "without a driver again")
+
+
+def _autoprobe(server: Server, name: str) -> str:
+    return _said(server.pci.let_drivers_probe(), "drivers take devices by themselves again")
+
+
+def _virtual_functions(server: Server, name: str, count: str, autoprobe: str) -> str:
+    return _said(server.pci.remove_virtual_functions(name, _whole(count), autoprobe), "removed")
+
+
+def _function_mac(server: Server, name: str, number: str, mac: str, before: str) -> str:
+    return _said(server.pci.restore_function_mac(name, _whole(number), mac, before), "restored")
+
+
+def _hugepages(server: Server, path: str, before: str, wanted: str) -> str:
+    return _said(server.hugepages.restore(path, _whole(before), _whole(wanted)), "given back")
+
+
+def _whole(number: str) -> int:
+    if not number.isdecimal():
+        raise TestbedError(f"the journal has {number[:100]!r} for a number")
+    return int(number)
+
+
 def _session(server: Server, name: str, end_signal: str, grace: str) -> str:
     try:
         session = server.session(name, signal.Signals[end_signal], float(grace))
@@ -84,6 +115,13 @@ def _guest(server: Server, **_: str) -> str:
     return _said(server.kill_guest(hurry=requested()), "ended")
 
 
+def _placement(server: Server, name: str, before: str) -> str:
+    from autotest.servers.threads import restore  # which needs servers itself
+
+    changed = restore(server, before)
+    return _said(bool(changed), f"{changed} threads placed as before")
+
+
 def _file(server: Server, path: str) -> str:
     script = 'if [ -e "$1" ] || [ -L "$1" ]; then rm -f -- "$1" && echo removed; fi'
     return server.transport.outside.run(["sh", "-c", script, "sh", path], sudo=True).stdout.strip()
@@ -96,8 +134,15 @@ _UNDOINGS: dict[str, Callable[..., str]] = {
     "address": _address,
     "neighbour": _neighbour,
     "xdp": _xdp,
+    "promiscuous": _promiscuous,
+    "driver": _driver,
+    "autoprobe": _autoprobe,
+    "virtual-functions": _virtual_functions,
+    "function-mac": _function_mac,
+    "hugepages": _hugepages,
     "session": _session,
     "guest": _guest,
+    "placement": _placement,
     "file": _file,
 }
-_OF_ITS_NETWORK = ("link", "up", "port", "address", "neighbour", "xdp")
+_OF_ITS_NETWORK = ("link", "up", "port", "address", "neighbour", "xdp", "promiscuous")

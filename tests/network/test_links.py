@@ -18,7 +18,7 @@ from hostile import FakeMachine
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
 from autotest.errors import TestbedError, WaitTimeout
-from autotest.network.kinds import INTERFACE_KINDS, dut_mac
+from autotest.interfaces import INTERFACE_KINDS, InterfaceOptions, kernel
 from autotest.network.links import Links
 from autotest.remote.local import LocalTransport
 
@@ -200,7 +200,7 @@ def state(netns: str) -> dict[str, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("was_up", [True, False])
 @pytest.mark.parametrize("guest", [True, False])
-@pytest.mark.parametrize("name", list(INTERFACE_KINDS))
+@pytest.mark.parametrize("name", [kind.name for kind in kernel.KINDS])
 def test_each_kind_is_set_up_twice_and_undone_to_what_it_was(
     links: Links, netns: str, testbed: Testbed, name: str, guest: bool, was_up: bool
 ) -> None:
@@ -212,10 +212,11 @@ def test_each_kind_is_set_up_twice_and_undone_to_what_it_was(
     before = state(netns)
     host = Host(testbed)
     with host.test_network(kind, guest):
-        kind.set_up(host.links, testbed, guest)
-        iface = kind.dut_iface(testbed.host)
-        assert iface and "UP" in info(links, iface)["flags"]
-        assert ("tap" in names(netns)) == (name == "bridge" and guest)
+        kind.set_up(host, guest)
+        if guest and kind.nic:
+            kind.attach(host, InterfaceOptions())
+        assert "UP" in info(links, kind.dut_iface(testbed.host) or "nic")["flags"]
+        assert ("tap" in names(netns)) == (name.startswith("bridge") and guest)
     assert state(netns) == before
     assert not host.journal.standing
 
@@ -230,6 +231,7 @@ def test_a_bridge_that_the_user_has_already_is_used_and_stays_as_it_was(netns: s
     before = state(netns)
     host = Host(testbed)
     with host.admin_network(), host.test_network(INTERFACE_KINDS["bridge"], guest=True):
+        INTERFACE_KINDS["bridge"].attach(host, InterfaceOptions())
         assert state(netns)["adm"][4] == ["10.1.2.3", "10.9.0.1"]
         assert "tap" in names(netns)
     assert state(netns) == before
@@ -245,6 +247,7 @@ def test_a_foreign_link_under_our_name_survives_the_refused_set_up_and_its_undoi
     host = Host(testbed)
     with pytest.raises(TestbedError):
         with host.test_network(INTERFACE_KINDS[name], guest=True):
+            INTERFACE_KINDS[name].attach(host, InterfaceOptions())
             raise AssertionError("it was set up")
     assert info(links, link)["linkinfo"]["info_kind"] == "veth"
 
@@ -292,4 +295,4 @@ def test_the_admin_network_goes_up_and_down_and_spares_foreign_links(netns: str,
 def test_the_load_is_sent_to_the_mac_of_the_device_under_test(
     testbed: Testbed, interface: str, machine: str, mac: str
 ) -> None:
-    assert dut_mac(INTERFACE_KINDS[interface], machine, testbed.host, testbed.guest) == mac
+    assert INTERFACE_KINDS[interface].dut_mac(machine, testbed) == mac

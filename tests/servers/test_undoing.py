@@ -20,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_kernel import FakeKernel, FakeMachine
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
 from autotest.errors import TestbedError
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS
+from autotest.network.pci import PciDevices
 from autotest.remote.tmux import SessionError
 from autotest.run import interruption
 from autotest.run.journal import Journal, Left, UndoFailed, read_journal
 from autotest.run.recovery import journal_folder, journaled_servers, undo_left
+from autotest.servers import server
 from autotest.servers.guest import GuestSettings
+from autotest.servers.hugepages import Hugepages
 from autotest.servers.testbed import Servers
 
 Work = Callable[[Servers], object]
@@ -361,6 +365,139 @@ def test_a_guest_is_ended_and_nothing_is_asked_of_it_and_its_networks_go_last(te
     assert not [line for line in said if line.startswith("guest:")]
     require_state(netns, before)
     assert [name for name in os.listdir("/dev") if name.startswith("autotest-")] == []
+
+
+# -- drivers, virtual functions and huge pages ---------------------------------------------------------------
+
+
+NIC, PF = "0000:01:00.0", "0000:05:00.0"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    """The PCI bus of every server is one in a folder, with a NIC, and one that can have virtual functions."""
+    kernel = FakeKernel(tmp_path / "machine").create()
+    kernel.module("e1000e", takes="8086:10d3", net=True)
+    kernel.module("igbvf", takes="8086:10ed", net=True)
+    kernel.module("vfio-pci")
+    kernel.device(NIC, group=17, driver="e1000e")
+    kernel.device(PF, group=18, driver="e1000e", vfs=4)
+    kernel.set(macs={"0": "00:00:00:00:00:00", "1": "00:00:00:00:00:00"})
+    kernel.ip_link_set(["dev", "eth0", "up"])
+    monkeypatch.setattr(server, "PciDevices", lambda _, note: PciDevices(FakeMachine(kernel), note, str(kernel.root)))
+    return kernel
+
+
+def bind_nic(servers: Servers) -> None:
+    servers.host.pci.bind(NIC, "vfio-pci")
+
+
+def bind_function(servers: Servers) -> None:
+    function, _ = servers.host.pci.set_virtual_functions(PF, 2)
+    servers.host.pci.set_function_mac(PF, 0, "52:54:00:fa:00:60")
+    servers.host.pci.bind(function, "vfio-pci")
+    servers.host.pci.bind(NIC, "vfio-pci")
+
+
+BINDINGS: dict[str, tuple[Work, list[str]]] = {
+    "driver": (bind_nic, ["host: driver 0000:01:00.0: bound to e1000e again"]),
+    "functions": (
+        bind_function,
+        [
+            "host: driver 0000:01:00.0: bound to e1000e again",
+            "host: driver 0000:05:00.1: without a driver again",
+            "host: function-mac 0000:05:00.0: restored",
+            "host: virtual-functions 0000:05:00.0: removed",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("change", list(BINDINGS))
+def test_bindings_and_virtual_functions_are_undone_and_said_once(testbed: Testbed, kernel: FakeKernel, change: str) -> None:
+    work, said = BINDINGS[change]
+    before, macs = kernel.state(), kernel.known["macs"]
+    left = left_by(testbed, work)
+    assert kernel.state() != before and kernel.driver_of(NIC) == "vfio-pci"
+    assert undone(testbed, left) == said
+    assert kernel.state() == before and kernel.known["macs"] == macs
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_bindings_are_undone_wherever_the_run_ended_just_before_or_just_after_it_noted_a_change(
+    testbed: Testbed, kernel: FakeKernel, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.module("ice", takes="8086:1592", net=True, loaded=False)
+    kernel.device("0000:07:00.0", "8086:1592")
+    loaded = {f"sys/bus/pci/drivers/{name}": "" for name in ("ice", "ice/bind", "ice/unbind")}  # which stays
+    before = {**kernel.state(), **loaded}
+    note, standing = Journal.note, 0
+
+    def killed(journal: Journal, *what: Any, **more: Any) -> None:
+        if noted:
+            note(journal, *what, **more)
+        if len(journal.standing) == standing + noted:
+            raise KeyboardInterrupt
+        if not noted:
+            note(journal, *what, **more)
+
+    monkeypatch.setattr(Journal, "note", killed)
+    for standing in itertools.count():  # noqa: B007  killed() reads it
+        ended = False
+        with suppress(KeyboardInterrupt), journaled_servers(testbed) as servers:
+            servers.host.pci.bind("0000:07:00.0", "ice")
+            bind_function(servers)
+            ended = True
+        for path in journal_folder(testbed).glob("*.journal"):
+            undo_left(testbed, read_journal(path))
+        assert {**kernel.state(), **loaded} == before
+        if ended:
+            break
+    assert standing >= 5
+
+
+def test_a_device_that_is_in_use_stays_in_the_journal_until_its_user_is_gone(testbed: Testbed, kernel: FakeKernel) -> None:
+    before = kernel.state()
+    left = left_by(testbed, bind_nic)
+    kernel.process(4711, "qemu-system-x86_64", "/dev/vfio/17")
+    with pytest.raises(UndoFailed, match="cannot undo host: driver 0000:01:00.0: .* in use: process 4711, qemu-system-x86_64"):
+        undo_left(testbed, left)
+    assert kernel.driver_of(NIC) == "vfio-pci" and left.path.exists()
+    shutil.rmtree(kernel.root / "proc/4711")
+    assert undo_left(testbed, read_journal(left.path)) == ["host: driver 0000:01:00.0: bound to e1000e again"]
+    assert kernel.state() == before and not left.path.exists()
+
+
+def test_bindings_end_with_the_machines_boot(testbed: Testbed, kernel: FakeKernel) -> None:
+    left = left_by(testbed, bind_nic)
+    before = kernel.state()
+    left.changes = [dataclasses.replace(change, boot="12345678-1234-1234-1234-123456789abc") for change in left.changes]
+    assert undo_left(testbed, left) == [] and kernel.state() == before
+
+
+@pytest.mark.parametrize("damage", [{"count": "two"}, {"count": "-1"}, {"number": "x"}, {"interfaces": "[{}]"}, {"interfaces": "eth1"}])
+def test_a_note_of_a_binding_that_is_damaged_is_told(testbed: Testbed, kernel: FakeKernel, damage: dict[str, str]) -> None:
+    left = left_by(testbed, bind_function)
+    (key,) = damage
+    changes = [dataclasses.replace(each, details=dict(each.details) | damage) if key in each.details else each for each in left.changes]
+    left.changes = changes
+    with pytest.raises(UndoFailed, match="the journal (has|does not tell)"):
+        undo_left(testbed, left)
+
+
+def test_huge_pages_are_given_back(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("Hugepagesize:       2048 kB\n")
+    folder = tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB"
+    folder.mkdir(parents=True)
+    for name, count in {"nr": 3, "free": 1, "resv": 0}.items():
+        (folder / f"{name}_hugepages").write_text(f"{count}\n")
+    monkeypatch.setattr(server, "Hugepages", lambda transport, note: Hugepages(transport, note, str(tmp_path)))
+    left = left_by(testbed, lambda servers: servers.host.hugepages.require(8))
+    assert (folder / "nr_hugepages").read_text() == "6"
+    path = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    assert undone(testbed, left) == [f"host: hugepages {path}: given back"]
+    assert (folder / "nr_hugepages").read_text() == "3"
 
 
 # -- unusual states ----------------------------------------------------------------------------------------
