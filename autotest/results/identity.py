@@ -6,7 +6,7 @@ among them. What is not there, or is not told by a machine, is None.
 
 In it, because another value gives another result: the programs and images by checksum, the guest's vCPUs and memory, CPU
 and kernel of host and loadgen, governor, turbo, mitigations, the NIC and its NUMA node, and of the settings those with
-which the load is sent, like ``warmup`` and ``cooldown``.
+which the load is sent, like ``warmup`` and ``cooldown``. And where threads are placed, if that is configured.
 
 Not in it, though recorded: ``repetitions``, ``retries``, ``accumulate`` and ``outputdir``, because they only say how often
 and where to; tolerances, because they judge a result that is there; the numbers of free hugepages, which change by
@@ -30,6 +30,7 @@ SEPARATOR: Final = " | "
 _SHOWN_DIGITS: Final = 12  # of a checksum
 _ASPECTS: Final = ("version", "file", "sha256")  # of one subject, shown together
 _LABELS: Final = {"qemu": "QEMU"}
+_ONLY_WHERE_SET: Final = "placement."  # keys that begin so are there only if configured: without one it was not so placed
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,13 @@ def several(items: Iterable[str]) -> str:
 def differences(recorded: Identity, now: Identity) -> list[str]:
     """How they differ, each difference in words: ``QEMU: 7.2.1 (sha256 ab12...) then, 8.0.0 (sha256 cd34...) now``.
 
-    A key that only one of them has is not compared: the autotest that wrote the other did not know of it yet.
+    A key that only one of them has is not compared: the autotest that wrote the other did not know of it yet. But one of
+    placement that is not there was not configured, whatever autotest wrote it.
     """
     subjects: dict[str, bool] = {}  # in order; whether it differs
-    for key, value in now.determines.items():
-        if key in recorded.determines:
-            differs = _differ(recorded.determines[key], value)
+    for key in dict.fromkeys([*now.determines, *recorded.determines]):
+        if key.startswith(_ONLY_WHERE_SET) or (key in recorded.determines and key in now.determines):
+            differs = _differ(recorded.determines.get(key), now.determines.get(key))
             subjects[_subject(key)] = subjects.get(_subject(key), False) or differs
     return [_in_words(subject, recorded, now) for subject, differs in subjects.items() if differs]
 

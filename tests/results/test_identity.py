@@ -88,3 +88,17 @@ def test_of_a_list_only_what_differs_is_shown() -> None:
 def test_what_only_one_version_of_autotest_knows_is_no_difference() -> None:
     assert words({"a": 1, "old": 5}, {"a": 1, "new": 6}) == []
     assert words({"a": 1, "old": 5}, {"a": 2, "new": 6}) == ["a: 1 then, 2 now"]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "expected"),
+    [
+        (None, "2-5", "placement cpus of vcpus: none then, 2-5 now"),
+        ("2-5", None, "placement cpus of vcpus: 2-5 then, none now"),
+        ("2-5", "2-4", "placement cpus of vcpus: 2-5 then, 2-4 now"),
+    ],
+)
+def test_threads_that_only_one_of_them_placed_are_a_difference(then: str | None, now: str | None, expected: str) -> None:
+    """An autotest that did not know of it placed none: what it measured is not what would be measured now."""
+    key = "placement.cpus of vcpus"
+    assert words({"a": 1} | ({key: then} if then else {}), {"a": 1} | ({key: now} if now else {})) == [expected]
