@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -13,37 +12,13 @@ from pathlib import Path
 
 from autotest.errors import TrafficError, WaitTimeout
 from autotest.remote.tmux import Session, SessionError
-from autotest.remote.transport import to_bytes
 from autotest.servers.server import Server
+from autotest.traffic import dpdk
+from autotest.traffic.dpdk import DpdkNic
 
 KEYS = ("test_iface", "moongen_dir", "moonprogs_dir", "test_iface_mac")
-_BINARIES = ("build/MoonGen", "bin/MoonGen")  # a source build, and all others
-_IN_LUA = {byte: chr(byte) if 32 <= byte < 127 else f"\\{byte:03}" for byte in range(256)}
-_IN_LUA |= {ord('"'): '\\"', ord("\\"): "\\\\"}
+BINARIES = ("build/MoonGen", "bin/MoonGen")  # a source build, and all others
 _COUNTERS_COPIED = 1.2  # seconds
-_PORT = 0  # the test interface is the only port that our configuration names
-# DPDK's rte_kvargs.c splits there, or takes what follows for a list; there is no escape.
-_NOT_IN_A_DEVICE = re.compile(r"[,=\[\]()\s\0]|^$")
-
-
-def dpdk_config(iface: str, file_prefix: str) -> str:
-    """A ``--dpdk-config`` file that makes the kernel interface port 0, without hugepages or PCI devices.
-
-    The options are the ones that worked with MoonGen 7746ff2 and its DPDK 17.08; softmoon reads the vdev entry.
-
-    Raises:
-        TrafficError: DPDK has no way to write that name.
-    """
-    if found := _NOT_IN_A_DEVICE.search(iface):
-        raise TrafficError(f"DPDK takes no interface named {iface!r}: to --vdev {found[0]!r} is not part of a name")
-    options = ["--no-huge", "-m", "256", "--no-pci", "--file-prefix", file_prefix]
-    options += ["--vdev", f"net_af_packet0,iface={iface},qpairs=2"]
-    return "DPDKConfig {\n  cli = { " + ", ".join(_lua_string(option) for option in options) + " },\n}\n"
-
-
-def _lua_string(text: str) -> str:
-    """The text as a string of Lua: what is not plain ASCII goes in as the numbers of its bytes."""
-    return '"' + "".join(_IN_LUA[byte] for byte in to_bytes(text)) + '"'
 
 
 @dataclass(frozen=True)
@@ -76,33 +51,45 @@ class MoonGen:
     def command(self, program: str, arguments: Sequence[str]) -> list[str]:
         """The command line that runs one of the programs in ``moonprogs_dir``; the port goes first.
 
-        Where the server has a DPDK driver for its test interface, MoonGen finds the NIC by itself: it must be the
-        only one that is bound to such a driver. Else the interface stays with the kernel.
+        Where the server has a DPDK driver for its test interface, MoonGen gets the NIC that was made ready for it; see
+        :func:`autotest.traffic.dpdk.make_nic_ready`. Else the interface stays with the kernel.
         """
         config = self._server.config
         assert config.moonprogs_dir
-        command = [self._binary(), posixpath.join(config.moonprogs_dir, program)]
-        if config.test_iface_dpdk_driv is None:
-            assert self._iface
-            prefix = f"autotest-{self._iface}"
-            path = self._server.state_file(f"dpdk-{self._iface}.lua")
-            content = dpdk_config(self._iface, prefix)
-            if self._server.transport.read(path) != content:
-                self._server.note("file", path=path)
-                self._server.transport.write(path, content)
-            command.append(f"--dpdk-config={path}")
-        return [*command, str(_PORT), *arguments]
+        file = dpdk.config_file(self._server) if self._drives_nic else self._interface_config()
+        program = posixpath.join(config.moonprogs_dir, program)
+        return [self.binary(), program, f"--dpdk-config={file}", str(dpdk.PORT), *arguments]
 
-    def _binary(self) -> str:
+    @property
+    def _drives_nic(self) -> bool:
+        return self._server.config.test_iface_dpdk_driv is not None
+
+    def _interface_config(self) -> str:
+        assert self._iface
+        path = self._server.state_file(f"dpdk-{self._iface}.lua")
+        content = dpdk.interface_config(self._iface, f"autotest-{self._iface}")
+        if self._server.transport.read(path) != content:
+            self._server.note("file", path=path)
+            self._server.transport.write(path, content)
+        return path
+
+    def _nic(self) -> DpdkNic | None:
+        """The NIC that MoonGen drives itself, made ready where it is not yet; None where the kernel keeps it."""
+        if not self._drives_nic:
+            return None
+        return dpdk.nic_of(self._server) or dpdk.make_nic_ready(self._server, self._iface)
+
+    def binary(self) -> str:
+        """The program's path there. Raises TrafficError where ``moongen_dir`` holds none."""
         folder = self._server.config.moongen_dir
         assert folder
-        candidates = [posixpath.join(folder, binary) for binary in _BINARIES]
+        candidates = [posixpath.join(folder, binary) for binary in BINARIES]
         script = 'for path; do if [ -x "$path" ]; then echo "$#"; exit; fi; shift; done'
         left = self._server.run(["sh", "-c", script, "sh", *candidates]).stdout.strip()
         for number, candidate in enumerate(reversed(candidates), 1):
             if left == str(number):  # only the number is the server's answer, never a path that is then run
                 return candidate
-        raise TrafficError(f"{self._server.name}: moongen_dir {folder} holds neither {' nor '.join(_BINARIES)}")
+        raise TrafficError(f"{self._server.name}: moongen_dir {folder} holds neither {' nor '.join(BINARIES)}")
 
     def run(
         self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], seconds: float, timeout: float
@@ -117,7 +104,7 @@ class MoonGen:
             timeout: seconds after which it counts as hanging.
 
         Raises:
-            TrafficError: it hangs; with the tail of its output.
+            TrafficError: it hangs, or works with another NIC than the configured one; with the tail of its output.
         """
         server = self._server
         session = self._session(program)
@@ -127,6 +114,7 @@ class MoonGen:
         filled = [places.get(argument, argument) for argument in arguments]
         command = self.command(program, filled)
         with server.journal.scope():
+            nic = self._nic()
             for path in remote.values():
                 server.note("file", path=path)
             session.stop()  # what a run without a journal may have left
@@ -138,6 +126,9 @@ class MoonGen:
                 raise TrafficError(f"{error}:\n{session.tail()}") from None
             except SessionError as error:
                 raise TrafficError(str(error)) from None
+            output = session.output()
+            if nic:
+                dpdk.require_nic(server, nic, output, failed=code != 0)
             self._let_counters_settle()
             interface = _difference(before, self._frames())
             for key, path in remote.items():
@@ -145,31 +136,37 @@ class MoonGen:
                     server.transport.get(path, fetch[key])
                 elif code == 0:
                     raise TrafficError(f"{server.name}: {program} ended in order, but wrote no {key} file")
-            return ProgramEnd(code, session.output(), session.duration() or 0.0, session.clock_jump(), interface)
+            return ProgramEnd(code, output, session.duration() or 0.0, session.clock_jump(), interface)
 
     def _frames(self) -> tuple[int, int] | None:
         """What the kernel has counted on the interface; it counts nothing where DPDK's drivers have it."""
-        if self._server.config.test_iface_dpdk_driv is not None or not self._iface:
+        if self._drives_nic or not self._iface:
             return None
         return self._server.links.frames(self._iface)
 
     def _let_counters_settle(self) -> None:
         """Drivers of real NICs (tg3, bnxt and others) copy the NIC's own counters only once a second; software has them at once."""
-        if self._iface and self._server.run(["test", "-e", f"/sys/class/net/{self._iface}/device"], check=False).code == 0:
+        if self._drives_nic or not self._iface:
+            return
+        if self._server.run(["test", "-e", f"/sys/class/net/{self._iface}/device"], check=False).code == 0:
             time.sleep(_COUNTERS_COPIED)
 
     def start(self, program: str, arguments: Sequence[str], ready: str, timeout: float) -> None:
         """Start a program that runs until :meth:`stop`; returns when it has printed ``ready``.
 
         Raises:
-            TrafficError: it ended, or does not get ready within ``timeout`` seconds; then it does not run.
+            TrafficError: it ended, does not get ready within ``timeout`` seconds, or works with another NIC than the
+                configured one; then it does not run.
         """
         session = self._session(program)
         session.stop()  # what a run without a journal may have left
+        nic = self._nic()
         session.start(self.command(program, arguments), sudo=True)
         try:
             session.wait_for_output(ready, timeout)
-        except (SessionError, WaitTimeout) as error:
+            if nic:
+                dpdk.require_nic(self._server, nic, session.output())
+        except (SessionError, WaitTimeout, TrafficError) as error:
             self.stop(program)
             raise TrafficError(str(error)) from None
 

@@ -11,9 +11,13 @@ from pathlib import Path
 
 from autotest.errors import CommandError, TrafficError
 from autotest.results.identity import checksum
-from autotest.servers.checksums import file_checksum, generator_checksum, program_checksum
+from autotest.servers.checksums import (
+    file_checksum,
+    generator_checksum,
+    program_checksum,
+)
 from autotest.servers.server import Server
-from autotest.traffic import moongen
+from autotest.traffic import dpdk, moongen
 from autotest.traffic.moongen import MoonGen
 
 log = logging.getLogger(__name__)
@@ -58,8 +62,8 @@ class ReflectorKind:
 
 
 def _moongen_up(server: Server, iface: str) -> None:
-    if server.config.test_iface_dpdk_driv is None:  # else it is bound to DPDK: no interface of the kernel
-        server.links.up(iface)
+    dpdk.make_nic_ready(server, iface)
+    if server.config.test_iface_dpdk_driv is None:  # else there is no interface of the kernel any more
         server.links.wait_for_carrier(iface)
     MoonGen(server, iface).start(_PROGRAM, [], _READY, _READY_TIMEOUT)
 
@@ -84,6 +88,7 @@ def _xdp_up(server: Server, iface: str) -> None:
     """Load the XDP program: in the driver where it can, else in the generic layer."""
     folder = server.config.xdp_reflector_dir
     assert folder
+    dpdk.kernel_interface(server, iface)
     mode = _load_xdp(server, iface, posixpath.join(folder, XDP_OBJECT))
     log.debug("%s: XDP reflector on %s, %s", server.name, iface, mode)
     server.links.up(iface)

@@ -16,7 +16,8 @@ from autotest.config.testbed import ServerConfig
 from autotest.errors import AutotestError, TrafficError
 from autotest.remote.transport import to_bytes
 from autotest.servers.server import Server
-from autotest.traffic.moongen import MoonGen, _lua_string, dpdk_config
+from autotest.traffic.dpdk import DpdkNic, interface_config, lua_string, nic_config, nic_of
+from autotest.traffic.moongen import MoonGen
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
 
 FIXTURES = [HealthCheck.function_scoped_fixture]
@@ -48,7 +49,7 @@ def read_by_luajit(folder: Path, content: str) -> list[bytes]:
     (folder / "print.lua").write_text(PRINT)
     (folder / "config.lua").write_bytes(content.encode())
     command = ["luajit", "print.lua", "config.lua"]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, f"{ended.stderr}\n{content}"
     return [bytes.fromhex(line) for line in ended.stdout.split("\n")[:-1]]
 
@@ -58,29 +59,40 @@ def read_by_luajit(folder: Path, content: str) -> list[bytes]:
     st.lists(st.one_of(texts, st.sampled_from(IN_LUA), st.text(st.characters(exclude_categories=["Cs"]))), max_size=30)
 )
 def test_luajit_reads_each_string_back_as_it_was(tmp_path: Path, values: list[str]) -> None:
-    content = "DPDKConfig { cli = { " + ", ".join(map(_lua_string, values)) + " } }"
+    content = "DPDKConfig { cli = { " + ", ".join(map(lua_string, values)) + " } }"
     assert read_by_luajit(tmp_path, content) == [to_bytes(value) for value in values]
     assert not (tmp_path / "pwned").exists()
 
 
 def test_luajit_reads_every_hostile_value_and_every_byte_back(tmp_path: Path) -> None:
     values = [*IN_LUA, *(bytes([byte]).decode("utf-8", "surrogateescape") + "1" for byte in range(256))]
-    content = "DPDKConfig { cli = { " + ", ".join(map(_lua_string, values)) + " } }"
+    content = "DPDKConfig { cli = { " + ", ".join(map(lua_string, values)) + " } }"
     assert content.isascii() and content.isprintable()
     assert read_by_luajit(tmp_path, content) == [to_bytes(value) for value in values]
+
+
+@pytest.mark.parametrize("folder", ["/o'e\"x", "/a\nlocal given = { nic = \"0000:66:00.0\", mac = \"\", ", "/$(x) `y`", "/üñ\\"])
+def test_the_folder_of_an_installation_is_only_a_name_in_the_file_for_a_nic(tmp_path: Path, folder: str) -> None:
+    nic = DpdkNic("0000:18:00.1", "64:9d:99:b1:0b:62")
+    content = nic_config(nic, folder, [512])
+    (tmp_path / "config.lua").write_text(content.splitlines()[0] + "\nDPDKConfig { cli = { given.folder, given.nic } }")
+    assert read_by_luajit(tmp_path, (tmp_path / "config.lua").read_text()) == [to_bytes(folder), b"0000:18:00.1"]
+    machine = FakeMachine()
+    machine.files["/run/autotest/autotest/nic-loadgen.lua"] = content
+    assert nic_of(server(machine)) == nic
 
 
 @settings(max_examples=150, deadline=None, database=None)
 @given(texts)
 def test_an_interface_is_only_a_name_to_dpdk_or_is_refused(name: str) -> None:
     try:
-        written = dpdk_config(name, f"autotest-{name}")
+        written = interface_config(name, f"autotest-{name}")
     except TrafficError as error:
         assert "DPDK takes no interface named" in str(error)
         assert not name or set(name) & set(",=[]()") or any(char.isspace() for char in name)
         return
     # rte_kvargs.c: pairs at commas, and in each the key to the first equals sign.
-    assert f'"net_af_packet0,iface={_lua_string(name)[1:-1]},qpairs=2"' in written
+    assert f'"net_af_packet0,iface={lua_string(name)[1:-1]},qpairs=2"' in written
     assert not set(name) & set(",=")
 
 
@@ -88,7 +100,7 @@ def test_an_interface_is_only_a_name_to_dpdk_or_is_refused(name: str) -> None:
 def test_the_whole_file_is_read_back_and_softmoon_finds_the_interface(
     tmp_path: Path, repository: Path, name: str
 ) -> None:
-    options = read_by_luajit(tmp_path, dpdk_config(name, f"autotest-{name}"))
+    options = read_by_luajit(tmp_path, interface_config(name, f"autotest-{name}"))
     assert options[-1] == to_bytes(f"net_af_packet0,iface={name},qpairs=2") and to_bytes(f"autotest-{name}") in options
     script = f"package.path = '{repository}/moonprogs/softmoon/lua/?.lua'; io.write(require('softmoon.config').read(arg[1])[1])"
     (tmp_path / "find.lua").write_text(script)

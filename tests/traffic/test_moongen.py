@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,54 +18,15 @@ from autotest.errors import TestbedError, TrafficError
 from autotest.network.links import Links
 from autotest.remote.wait import wait_for
 from autotest.servers.server import Server
-from autotest.traffic.moongen import MoonGen, dpdk_config
+from autotest.traffic.dpdk import interface_config
+from autotest.traffic.moongen import MoonGen
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
 
 MakeServer = Callable[..., Server]
 
-STAND_IN = """\
-#!/bin/sh
-# prints its arguments; does what the file beside the program says
-printf '%s\\n' "$@"
-. "$1"
-"""
-
-
-@pytest.fixture
-def make_server(tmp_path: Path, tmux_socket: str) -> Iterator[MakeServer]:
-    """Makes a server on this machine with a stand-in for MoonGen, whose programs are shell scripts."""
-    made: list[Server] = []
-
-    def make(binary: str = "bin/MoonGen", **more: str) -> Server:
-        path = tmp_path / "moongen" / binary
-        path.parent.mkdir(parents=True)
-        path.write_text(STAND_IN)
-        path.chmod(0o755)
-        config = ServerConfig(
-            fqdn="localhost", tmux_socket=f"{tmux_socket}-{os.getpid()}", moongen_dir=str(tmp_path / "moongen"),
-            moonprogs_dir=str(tmp_path), **({"test_iface": "lo"} | more),
-        )  # fmt: skip
-        made.append(Server("loadgen", config))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.run(["tmux", "-S", server.config.tmux_socket, "kill-server"], check=False)
-        shutil.rmtree(server.state_dir)
-
-
 def program(tmp_path: Path, script: str) -> str:
     (tmp_path / "load.lua").write_text(script)
     return "load.lua"
-
-
-def test_the_dpdk_configuration_names_the_interface_as_port_0() -> None:
-    assert dpdk_config('e"th0', "p") == (
-        "DPDKConfig {\n"
-        '  cli = { "--no-huge", "-m", "256", "--no-pci", "--file-prefix", "p", '
-        '"--vdev", "net_af_packet0,iface=e\\"th0,qpairs=2" },\n'
-        "}\n"
-    )
 
 
 def test_an_interface_of_the_kernel_comes_with_a_configuration_file(make_server: MakeServer, tmp_path: Path) -> None:
@@ -75,12 +35,7 @@ def test_an_interface_of_the_kernel_comes_with_a_configuration_file(make_server:
     option = command[2]
     assert command == [f"{tmp_path}/moongen/bin/MoonGen", f"{tmp_path}/x.lua", option, "0", "--rate", "5"]
     file = option.removeprefix("--dpdk-config=")
-    assert Path(file).read_text() == dpdk_config("veth9", "autotest-veth9")
-
-
-def test_an_interface_of_dpdk_is_found_by_moongen_itself(make_server: MakeServer, tmp_path: Path) -> None:
-    server = make_server("build/MoonGen", test_iface_dpdk_driv="igb_uio")
-    assert MoonGen(server).command("x.lua", []) == [f"{tmp_path}/moongen/build/MoonGen", f"{tmp_path}/x.lua", "0"]
+    assert Path(file).read_text() == interface_config("veth9", "autotest-veth9")
 
 
 def test_a_folder_without_moongen_is_named(make_server: MakeServer) -> None:
@@ -128,12 +83,6 @@ def test_the_counters_of_a_real_nic_get_the_time_that_its_driver_needs(
     monkeypatch.setattr("autotest.traffic.moongen.time", SimpleNamespace(sleep=events.append))
     moongen.run(program(tmp_path, "exit 0"), [], fetch={}, seconds=0, timeout=5)
     assert events == ["counted", *pauses, "counted"]
-
-
-def test_the_kernel_is_not_asked_where_dpdk_has_the_interface(make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Links, "frames", lambda links, name: pytest.fail("asked"))
-    server = make_server(test_iface_dpdk_driv="igb_uio")
-    assert MoonGen(server).run(program(tmp_path, "exit 0"), [], fetch={}, seconds=0, timeout=5).interface is None
 
 
 def test_a_program_that_fails_gives_its_code_and_output_and_no_file(make_server: MakeServer, tmp_path: Path) -> None:
