@@ -38,6 +38,7 @@ class ServerConfig:
     test_iface_mac: str | None = _key(values.mac)
     test_iface_driv: str | None = _key(values.plain_name)
     test_iface_dpdk_driv: str | None = _key(values.plain_name)
+    bind_in_use: tuple[str, ...] = _key(values.pci_addresses, ())
     test_iface_ip_net: str | None = _key(values.ip_net)
     moongen_dir: str | None = _key(values.path)
     moonprogs_dir: str | None = _key(values.path)
@@ -57,14 +58,25 @@ class HostConfig(ServerConfig):
     test_tap: str | None = _key(values.iface)
     test_macvtap: str | None = _key(values.iface)
     test_iface_vfio_driv: str | None = _key(values.plain_name)
+    test_iface_vfs: int = _key(values.integer(0, 256), 0)
     qemu_path: str = _key(values.path, "")
     accelerator: str = _key(values.choice(("auto", "kvm", "tcg")), "auto")
+    testpmd_path: str = _key(values.path, "dpdk-testpmd")
+    vhost_user_socket_path: str | None = _key(values.path)
     vmux_path: str | None = _key(values.path)
     vmux_qemu_path: str | None = _key(values.path)
     vmux_socket_path: str | None = _key(values.path)
     root_disk_file: str | None = _key(values.path)
     root_disk_snapshot: bool = _key(values.boolean, False)
     fsdevs: tuple[tuple[str, str], ...] = _key(values.fs_devices, ())
+    cpus_vcpus: tuple[int, ...] = _key(values.cpu_list, ())
+    cpus_vhost: tuple[int, ...] = _key(values.cpu_list, ())
+    cpus_qemu: tuple[int, ...] = _key(values.cpu_list, ())
+    cpus_switch: tuple[int, ...] = _key(values.cpu_list, ())
+    scheduling_vcpus: str | None = _key(values.scheduling)
+    scheduling_vhost: str | None = _key(values.scheduling)
+    scheduling_qemu: str | None = _key(values.scheduling)
+    scheduling_switch: str | None = _key(values.scheduling)
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,7 @@ class GuestConfig(ServerConfig):
 
     vcpus: int = _key(values.integer(1, 1024), 2)
     memory: int = _key(values.integer(32, 16 * 1024 * 1024, "MiB"), 1024)
+    hugepages: bool = _key(values.boolean, False)
     admin_iface_mac: str | None = _key(values.mac)
     cpu_model: str | None = _key(values.word)
     kernel: str | None = _key(values.path)
@@ -100,7 +113,8 @@ class LocalConfig:
 class LabConfig:
     """Section ``lab``: there only in the configuration of the built-in testbed, which autotest brings up itself.
 
-    With ``sshd`` both namespaces get an SSH server, so that they are reached as real machines are.
+    With ``sshd`` both namespaces get an SSH server, so that they are reached as real machines are. With ``emulated_host`` the host is
+    a QEMU machine with an IOMMU in the host's namespace, reached over SSH at ``emulated_host_address``.
     """
 
     directory: str = _key(values.lab_directory, "/run/autotest-lab")
@@ -108,6 +122,8 @@ class LabConfig:
     loadgen_netns: str = _key(values.plain_name, "autotest-loadgen")
     guest_address: str = _key(values.ip_net, "192.168.56.10/24")
     sshd: bool = _key(values.boolean, False)
+    emulated_host: bool = _key(values.boolean, False)
+    emulated_host_address: str = _key(values.ip_net, "192.168.57.10/24")
 
 
 @dataclass(frozen=True)
@@ -141,7 +157,7 @@ _SECTIONS: dict[str, type] = {
     "lab": LabConfig,
 }
 _REQUIRED_SECTIONS = ("host", "guest", "loadgen")
-_ADDRESSES = ("admin_bridge_ip_net", "test_bridge_ip_net", "guest_address")
+_ADDRESSES = ("admin_bridge_ip_net", "test_bridge_ip_net", "guest_address", "emulated_host_address")
 _FREE_SECTION = "common"  # holds whatever the user interpolates elsewhere
 
 T = TypeVar("T")
@@ -217,6 +233,8 @@ def _with_names_of_their_own(testbed: Testbed) -> Iterator[list[tuple[str, str]]
         yield [("host", "fqdn"), ("guest", "fqdn")]
     if lab:
         yield [("lab", "host_netns"), ("lab", "loadgen_netns")]
+    if lab and lab.emulated_host:
+        yield [("host", "admin_bridge_ip_net"), ("lab", "emulated_host_address")]
     if lab and lab.sshd:  # two machines to the user, one tmux to us
         yield [("host", "fqdn"), ("guest", "fqdn"), ("loadgen", "fqdn")]
         yield [("host", "tmux_socket"), ("loadgen", "tmux_socket")]
@@ -235,8 +253,13 @@ def _clashes(testbed: Testbed, keys: Iterable[tuple[str, str]]) -> Iterator[Prob
 
 def _outside_the_lab(testbed: Testbed, lab: LabConfig) -> Iterator[Problem]:
     """Servers of the lab that would be looked for outside it: what is done to the lab would be done to the real network."""
+    if lab.emulated_host and lab.sshd:
+        yield Problem(testbed.file, "lab", "sshd", "must be no with emulated_host: the emulated host has an SSH server of its own")
+    if lab.emulated_host and (testbed.host.netns or testbed.host.fqdn == "localhost"):
+        yield Problem(testbed.file, "host", "fqdn", "must be a name for the emulated host, without netns: it is reached over SSH")
+        return
     for section, netns in (("host", lab.host_netns), ("guest", lab.host_netns), ("loadgen", lab.loadgen_netns)):
         config = getattr(testbed, section)
-        over_ssh = lab.sshd and config.fqdn != "localhost"
+        over_ssh = (lab.sshd or (lab.emulated_host and section != "loadgen")) and config.fqdn != "localhost"
         if config.netns != netns and not (over_ssh and config.netns is None):
             yield Problem(testbed.file, section, "netns", f"must be {netns}, from where the lab's {section} is reached")

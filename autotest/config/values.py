@@ -13,6 +13,9 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 MAX_IFACE_NAME = 15  # bytes: IFNAMSIZ of the kernel, less the closing zero byte
 MAX_PATH = 4095  # bytes: PATH_MAX, less the closing zero byte
@@ -20,6 +23,7 @@ MAX_PATH_PART = 255  # bytes: NAME_MAX
 MAX_SOCKET_PATH = 107  # bytes that the path of a Unix socket may have
 MAX_PLAIN_NAME = 64  # so that it fits into the path of a socket, among folders
 MAX_MOUNT_TAG = 31  # bytes that 9p has for the name of a folder
+MAX_CPU = 8191  # the largest number that a kernel can be built for, NR_CPUS, less one
 
 _SHOWN = 60  # characters of a value in a message
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]*")
@@ -32,6 +36,8 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 _LONGEST_NUMBER = 20  # digits; far beyond every range
 _LAB_DIRECTORY = re.compile(r"(?:/run|/tmp|/var/tmp)(?:/[A-Za-z0-9_][A-Za-z0-9_.+@-]*)+")
+_CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
+_SCHEDULING = re.compile(r"(other|batch|idle)|(fifo|rr):([0-9]{1,2})|nice:([+-]?[0-9]{1,2})")
 _TRUE = {"1", "yes", "true", "on"}
 _FALSE = {"0", "no", "false", "off"}
 
@@ -131,6 +137,11 @@ def pci_address(value: str) -> str:
     return f"{domain or '0000'}:{bus}:{device}.{function}".lower()
 
 
+def pci_addresses(value: str) -> tuple[str, ...]:
+    """PCI addresses, with commas between them."""
+    return tuple(pci_address(part.strip()) for part in value.split(",") if part.strip())
+
+
 def ip_net(value: str) -> str:
     """The address of an interface with its prefix length, like 192.168.56.1/24."""
     if "/" not in value:
@@ -197,6 +208,34 @@ def integer(low: int, high: int, unit: str = "") -> Callable[[str], int]:
     return parse
 
 
+def power_of_two(low: int, high: int, unit: str = "") -> Callable[[str], int]:
+    """A parser for a power of two between low and high, both included and both powers of two."""
+    in_range = integer(low, high, unit)
+    powers = [1 << bits for bits in range(low.bit_length() - 1, high.bit_length())]
+
+    def parse(value: str) -> int:
+        number = in_range(value)
+        if number not in powers:
+            raise ValueError(f"{quoted(value)} is not a power of two: expected {', '.join(map(str, powers))}")
+        return number
+
+    return parse
+
+
+def or_default(parse: Callable[[str], Value]) -> Callable[[str], Value | None]:
+    """A parser that also takes the word ``default``, which gives None."""
+
+    def parse_or_default(value: str) -> Value | None:
+        if value == "default":
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise ValueError(f"{error}; 'default' is taken, too") from None
+
+    return parse_or_default
+
+
 def percentage(low: float, high: float) -> Callable[[str], float]:
     """A parser for a percentage like ``1 %`` or ``0.5%`` between low and high, both included; gives the fraction, 0.01."""
 
@@ -254,6 +293,43 @@ def fs_devices(value: str) -> tuple[tuple[str, str], ...]:
             raise ValueError(f"{quoted(value)} has a name twice: {tag}")
         pairs[_short(tag, MAX_MOUNT_TAG)] = path(folder)
     return tuple(pairs.items())
+
+
+def cpu_list(value: str) -> tuple[int, ...]:
+    """CPUs by number, as the kernel writes them, like ``2-5,8``; in ascending order.
+
+    >>> cpu_list("8, 2-5")
+    (2, 3, 4, 5, 8)
+    """
+    found: set[int] = set()
+    for part in value.split(","):
+        match = _CPUS.fullmatch(part.strip())
+        if not match:
+            raise ValueError(f"{quoted(value)} is not a list of CPUs: expected numbers and ranges like 2-5,8")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            raise ValueError(f"{quoted(value)} is not a list of CPUs: the range {part.strip()} runs backwards")
+        if last > MAX_CPU:
+            raise ValueError(f"{quoted(value)} is not a list of CPUs: the highest number that Linux can have is {MAX_CPU}")
+        if twice := found.intersection(range(first, last + 1)):
+            raise ValueError(f"{quoted(value)} has CPU {min(twice)} twice")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def scheduling(value: str) -> str:
+    """How the kernel schedules a thread: see sched(7)."""
+    match = _SCHEDULING.fullmatch(value)
+    if not match:
+        raise ValueError(f"{quoted(value)} is no scheduling: expected other, batch, idle, fifo:PRIORITY, rr:PRIORITY or nice:N")
+    plain, policy, priority, nice = match.groups()
+    if plain:
+        return value
+    if policy and not int(priority):
+        raise ValueError(f"{quoted(value)}: priorities are 1 to 99, 99 before all others")
+    if nice and not -20 <= int(nice) <= 19:
+        raise ValueError(f"{quoted(value)}: nice values are -20, before others, to 19")
+    return f"{policy}:{int(priority)}" if policy else f"nice:{int(nice)}"
 
 
 def nearest(value: str, options: Sequence[str]) -> str:

@@ -34,13 +34,18 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """Machine type: ``pc`` has a PCI bus, ``microvm`` has virtio-mmio only."""
+    """Machine type: ``pc`` has a PCI bus, ``microvm`` has virtio-mmio only.
+
+    With ``shared_memory`` another process can map the guest's memory, with ``hugepages`` it is of the host's huge pages.
+    """
 
     type: str
     accelerator: str = "tcg"
     cpu_model: str = "max"
     vcpus: int = 1
     memory: int = 1024  # MiB
+    shared_memory: bool = False
+    hugepages: bool = False
 
     @property
     def has_pci(self) -> bool:
@@ -52,61 +57,137 @@ class Machine:
 
     def render(self) -> list[str]:
         # A microvm without the clock and ACPI does not find its devices.
-        machine = self.type if self.has_pci else properties(self.type, {"rtc": True, "acpi": True})
+        values: dict[str, Value] = {} if self.has_pci else {"rtc": True, "acpi": True}
+        memory: list[str] = []
+        if self.shared_memory or self.hugepages:
+            values["memory-backend"] = "memory"  # unlike -numa, microvm knows it, too
+            backend: dict[str, Value] = {"id": "memory", "size": f"{self.memory}M", "share": self.shared_memory}
+            backend |= {"hugetlb": True, "prealloc": True} if self.hugepages else {}
+            memory = ["-object", properties("memory-backend-memfd", backend)]
         accelerator = "tcg,thread=multi" if self.accelerator == "tcg" else self.accelerator
         return [
-            *("-machine", machine),
+            *("-machine", properties(self.type, values)),
             *("-accel", accelerator),
             *("-cpu", self.cpu_model),
             *("-smp", str(self.vcpus)),
             *("-m", str(self.memory)),
+            *memory,
         ]
+
+
+class Backend(Protocol):
+    """What is on the host's side of a network interface: a ``-netdev``."""
+
+    @property
+    def queues(self) -> int:
+        """Pairs of queues."""
+        ...
+
+    def render(self, identifier: str) -> list[str]: ...
 
 
 @dataclass(frozen=True)
 class TapBackend:
-    """A tap by name, or an open macvtap by file descriptor; vhost in the kernel on or off."""
+    """A tap by name, or a macvtap by file descriptors, one for each pair of queues; vhost in the kernel on or off."""
 
     ifname: str | None = None
-    fd: int | None = None
+    fds: tuple[int, ...] = ()
     vhost: bool = False
     queues: int = 1
 
     def render(self, identifier: str) -> list[str]:
         values: dict[str, Value] = {"id": identifier}
-        if self.fd is not None:
-            values["fd"] = self.fd
+        if self.fds:
+            values["fd" if len(self.fds) == 1 else "fds"] = ":".join(map(str, self.fds))
         else:
             values |= {"ifname": self.ifname, "script": "no", "downscript": "no"}
             values |= {"queues": self.queues} if self.queues > 1 else {}
-        return ["-netdev", properties("tap", values | {"vhost": self.vhost})]
+        # Unless it is forced, a QEMU that cannot have vhost goes on without it, with a mere warning (net/tap.c).
+        return ["-netdev", properties("tap", values | {"vhost": self.vhost, "vhostforce": self.vhost or None})]
+
+
+@dataclass(frozen=True)
+class VhostUserBackend:
+    """A user-space switch that connects to a Unix socket of QEMU's."""
+
+    socket: str
+    queues: int = 1
+
+    def render(self, identifier: str) -> list[str]:
+        name = f"{identifier}-switch"
+        values: dict[str, Value] = {"id": identifier, "chardev": name}
+        values |= {"queues": self.queues} if self.queues > 1 else {}
+        return [
+            *("-chardev", properties("socket", {"id": name, "path": self.socket, "server": True, "wait": False})),
+            *("-netdev", properties("vhost-user", values)),
+        ]
 
 
 @dataclass(frozen=True)
 class VirtioNet:
     """A virtio network interface. Ring sizes in descriptors, None for QEMU's own default.
 
-    ``ioregionfd`` sets ``use-ioregionfd``, a property that only a patched QEMU knows.
+    ``ioregionfd`` sets ``use-ioregionfd``, a property that only a patched QEMU knows. ``vectors`` are those of MSI-X, None
+    for as many as the queues need; a machine without PCI has none.
     """
 
     identifier: str
     mac: str
-    backend: TapBackend
+    backend: Backend
     rx_queue_size: int | None = None
     tx_queue_size: int | None = None
     ioregionfd: bool = False
+    vectors: int | None = None
 
     def render(self, machine: Machine) -> list[str]:
         values: dict[str, Value] = {"netdev": self.identifier, "mac": self.mac}
         values |= {"rx_queue_size": self.rx_queue_size, "tx_queue_size": self.tx_queue_size}
+        vectors = self.vectors
         if self.backend.queues > 1:
-            values |= {"mq": True}
-            values |= {"vectors": 2 * self.backend.queues + 2} if machine.has_pci else {}
+            values["mq"] = True
+            vectors = 2 * self.backend.queues + 2 if vectors is None else vectors
         if machine.has_pci:
+            values["vectors"] = vectors
             values["romfile"] = ""  # nobody boots from this NIC; its ROM costs boot time
         if self.ioregionfd:
             values["use-ioregionfd"] = True
         return [*self.backend.render(self.identifier), "-device", properties(machine.virtio("net"), values)]
+
+
+@dataclass(frozen=True)
+class EmulatedNic:
+    """A NIC that QEMU emulates, by its model: ``e1000``, ``rtl8139``."""
+
+    identifier: str
+    model: str
+    mac: str
+    backend: Backend
+
+    def render(self, machine: Machine) -> list[str]:
+        values: dict[str, Value] = {"netdev": self.identifier, "mac": self.mac, "romfile": ""}
+        return [*self.backend.render(self.identifier), "-device", properties(self.model, values)]
+
+
+@dataclass(frozen=True)
+class VfioNic:
+    """A NIC of the host, or a virtual function of one, passed through by its PCI address."""
+
+    identifier: str
+    address: str
+
+    def render(self, machine: Machine) -> list[str]:
+        return ["-device", properties("vfio-pci", {"host": self.address, "id": self.identifier})]
+
+
+@dataclass(frozen=True)
+class VfioUserNic:
+    """A NIC that another process emulates or passes on, which listens on a Unix socket; needs a QEMU with vfio-user."""
+
+    identifier: str
+    socket: str
+
+    def render(self, machine: Machine) -> list[str]:
+        return ["-device", properties("vfio-user-pci", {"socket": self.socket, "id": self.identifier})]
 
 
 @dataclass(frozen=True)

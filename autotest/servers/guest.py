@@ -7,7 +7,7 @@ from functools import cached_property
 
 from autotest.config.testbed import GuestConfig, HostConfig
 from autotest.errors import TestbedError
-from autotest.network.kinds import InterfaceKind
+from autotest.interfaces.kind import InterfaceKind, InterfaceOptions
 from autotest.qemu.parts import (
     CommandLine,
     Control,
@@ -19,16 +19,21 @@ from autotest.qemu.parts import (
     SharedFolder,
     TapBackend,
     VirtioNet,
+    program_of,
 )
 from autotest.remote.transport import Transport
 from autotest.servers.dut import DeviceUnderTest
 
-MACVTAP_FD = 9  # the descriptor under which QEMU gets the macvtap: dash redirects none above this one
 QEMU_MACHINES = {"pcvm": "pc", "microvm": "microvm"}
 
 
 class Guest(DeviceUnderTest):
-    """A guest, reached over its admin interface."""
+    """A guest, reached over its admin interface.
+
+    ``nic`` is its interface under test; None before it has booted.
+    """
+
+    nic: str | None = None
 
     @cached_property
     def transport(self) -> Transport:
@@ -47,6 +52,21 @@ class Guest(DeviceUnderTest):
         """Not asked for: what is changed in a guest ends with its QEMU, which the host knows."""
         return ""
 
+    def find_nic(self, mac: str) -> None:
+        """Find the interface under test by its MAC address: each kind of interface may give it another name.
+
+        Raises:
+            TestbedError: there is none with it, or more than one.
+        """
+        found = self.links.with_mac(mac)
+        if self.config.test_iface in found:
+            self.nic = self.config.test_iface
+        elif len(found) == 1:
+            self.nic = found[0]
+        else:
+            what = ", ".join(found) or "no network interface"
+            raise TestbedError(f"guest: {what} has the MAC address {mac} of the interface under test")
+
     def close(self) -> None:
         super().close()
         for folder in ("state_dir", "memory_dir"):  # the next connection may be to another boot, where there is none yet
@@ -57,17 +77,18 @@ class Guest(DeviceUnderTest):
 class GuestSettings:
     """One way to run the guest: what the matrix or the command line may change from boot to boot.
 
-    ``machine`` is pcvm or microvm. Queue sizes are in descriptors, None for QEMU's own default.
+    ``machine`` is pcvm or microvm. An empty ``qemu_path`` stands for the build that the configuration names.
     """
 
     machine: str
     interface: InterfaceKind
     qemu_path: str
-    vhost: bool = False
-    ioregionfd: bool = False
-    rx_queue_size: int | None = None
-    tx_queue_size: int | None = None
+    options: InterfaceOptions = InterfaceOptions()
     debug: bool = False
+
+    def program(self, host: HostConfig) -> str:
+        """The QEMU program."""
+        return program_of(self.qemu_path or self.interface.qemu_path(host))
 
 
 def with_overrides(
@@ -95,29 +116,23 @@ def qemu_command_line(
     ``tsc_khz`` is told to a kernel that is booted under TCG: microvm hangs without it, and with a wrong value the
     guest's clock runs wrong by the same factor.
     """
-    assert host.root_disk_file and host.admin_tap and guest.admin_iface_mac and guest.test_iface_mac
+    assert host.root_disk_file and host.admin_tap and guest.admin_iface_mac
+    assert settings.interface.nic
     machine = Machine(
         type=QEMU_MACHINES[settings.machine],
         accelerator=accelerator,
         cpu_model=guest.cpu_model or ("host" if accelerator == "kvm" else "max"),
         vcpus=guest.vcpus,
         memory=guest.memory,
+        shared_memory=settings.interface.shared_memory,
+        hugepages=guest.hugepages,
     )
-    tap = settings.interface.tap(host)
-    backend = TapBackend(ifname=tap, fd=None if tap else MACVTAP_FD, vhost=settings.vhost)
     arguments = [guest.kernel_args, f"tsc_early_khz={tsc_khz}" if tsc_khz else ""]
     parts: list[Part] = [Kernel(guest.kernel, guest.initrd, " ".join(filter(None, arguments)))] if guest.kernel else []
     parts += [
         Disk(host.root_disk_file, host.root_disk_snapshot),
         VirtioNet("admin", guest.admin_iface_mac, TapBackend(ifname=host.admin_tap)),
-        VirtioNet(
-            "test",
-            guest.test_iface_mac,
-            backend,
-            rx_queue_size=settings.rx_queue_size,
-            tx_queue_size=settings.tx_queue_size,
-            ioregionfd=settings.ioregionfd,
-        ),
+        settings.interface.nic(host, guest, settings.options),
         *(SharedFolder(tag, folder) for tag, folder in host.fsdevs),
         Control(qmp_socket),
     ]

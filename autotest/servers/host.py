@@ -10,15 +10,20 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from autotest.config.testbed import GuestConfig, HostConfig, Testbed
 from autotest.errors import ConnectError, QemuError, TestbedError, WaitTimeout
-from autotest.network.kinds import InterfaceKind
+from autotest.interfaces.kind import (
+    MACVTAP_FD,
+    SOCKETS,
+    InterfaceKind,
+    InterfaceOptions,
+)
 from autotest.qemu import accelerator, qmp, tsc
 from autotest.qemu.console import around_panic, panic
-from autotest.qemu.parts import program_of
 from autotest.remote.ssh_config import resolve
 from autotest.remote.tmux import Session, SessionError
 from autotest.remote.transport import Transport
@@ -26,18 +31,36 @@ from autotest.remote.wait import wait_for
 from autotest.run.journal import Journal
 from autotest.servers.dut import DeviceUnderTest
 from autotest.servers.facts import read_facts
-from autotest.servers.guest import MACVTAP_FD, Guest, GuestSettings, qemu_command_line
+from autotest.servers.guest import Guest, GuestSettings, qemu_command_line
+from autotest.servers.placement import (
+    GUEST_ROLES,
+    configured,
+    place_guest,
+    require_placed,
+)
 from autotest.servers.server import takes_logins
+from autotest.servers.threads import Thread, record
 
 log = logging.getLogger(__name__)
 
-_QEMU_START_TIMEOUT = 15.0  # seconds until QEMU answers on QMP
+_QEMU_START_TIMEOUT = 60.0  # seconds until QEMU answers on QMP; it pins all memory first where a NIC is passed through
 _CHECK_TIMEOUT = 3.0  # seconds in which a guest that works takes a login
 _POWERDOWN_TIMEOUT = 60.0  # seconds that a guest with a disk of its own gets to shut down
 _CONSOLE_LINES = 30  # of the console in an error
 _SHORTEST_TRY, _LONGEST_TRY = 0.1, 5.0  # seconds for one try to connect to a booting guest
 _TSC_KHZ = re.compile(r"[1-9][0-9]{3,8}")  # 1 MHz to 1 THz
-_MACVTAP_OPEN = 'device=$1; shift; exec "$@" {fd}<>"$device"'.replace("{fd}", str(MACVTAP_FD))
+_OPENER = """\
+import os, sys
+device, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for number in range(first, first + count):
+    opened = os.open(device, os.O_RDWR)
+    if opened == number:
+        os.set_inheritable(number, True)
+    else:
+        os.dup2(opened, number)
+        os.close(opened)
+os.execvp(sys.argv[4], sys.argv[4:])
+"""  # each opening of a macvtap is a queue of it
 
 
 class Host(DeviceUnderTest):
@@ -50,6 +73,12 @@ class Host(DeviceUnderTest):
     ) -> None:
         super().__init__("host", testbed.host, transport, journal)
         self.testbed = testbed
+        self.passed_through: str | None = None
+        """PCI address of the virtual function that was made for the guest, where one was."""
+        self.placed: list[Thread] = []
+        """The threads that were put on CPUs or given a priority, of the guest that runs and the process that it depends on."""
+        self.switch_facts: dict[str, str] = {}
+        """The process between wire and guest: its command line and, where it tells, its version."""
         self.guest_facts: dict[str, Any] = {}
         """What runs the guest, and since it booted what it is, for the record of a trial; empty while none of ours runs."""
 
@@ -91,17 +120,33 @@ class Host(DeviceUnderTest):
         for link in (self.config.admin_bridge, self.config.admin_tap):
             self.links.require_up(link)
 
+    def test_nic(self) -> str:
+        """The test NIC as an interface of the kernel; it is bound to the kernel's driver where it is not.
+
+        Raises:
+            TestbedError: there is none of that name, and no PCI address and driver to get it from.
+        """
+        config = self.config
+        assert config.test_iface
+        if config.test_iface_addr and config.test_iface_driv and self.links.show(config.test_iface) is None:
+            self.pci.bind(config.test_iface_addr, config.test_iface_driv, allowed=config.bind_in_use, mac=config.test_iface_mac)
+        return config.test_iface
+
     @contextmanager
     def test_network(self, kind: InterfaceKind, guest: bool) -> Iterator[None]:
-        """The links of an interface kind, for a guest or for the host itself, as long as the context lasts."""
+        """The links of an interface kind, for guests or for the host itself, as long as the context lasts."""
         with self.journal.scope():
-            kind.set_up(self.links, self.testbed, guest)
-            yield
+            try:
+                kind.set_up(self, guest)
+                yield
+            finally:
+                self.passed_through = None
 
-    def networks_up(self, kind: InterfaceKind) -> None:
-        """The admin network and the links of one interface kind for a guest."""
+    def networks_up(self, kind: InterfaceKind, options: InterfaceOptions = InterfaceOptions()) -> None:
+        """The admin network, and all of one interface kind for a guest."""
         self.admin_network_up()
-        kind.set_up(self.links, self.testbed, True)
+        kind.set_up(self, True)
+        kind.attach(self, options)
 
     # -- the guest -----------------------------------------------------------------------------------------
 
@@ -118,13 +163,21 @@ class Host(DeviceUnderTest):
         return self.guest_session.is_running()
 
     def run_guest(self, settings: GuestSettings, host: HostConfig, guest: GuestConfig) -> None:
-        """Start QEMU and wait until it says that the guest runs.
+        """Start QEMU and wait until it says that the guest runs. What it needs was looked at: :mod:`autotest.preflight`.
 
         Raises:
             QemuError: it did not start, or ended at once; with what it wrote.
+            CommandError: there is no such program.
+            TestbedError: there is no memory for the guest's huge pages.
         """
-        program = program_of(settings.qemu_path or host.qemu_path)
-        self._require_guest_needs(program, settings, host, guest)
+        program = settings.program(host)
+        if self.passed_through:
+            host = replace(host, test_iface_addr=self.passed_through)
+        sockets: dict[str, Any] = {key: getattr(host, key) or self.state_file(name) for key, name in SOCKETS.items()}
+        host = replace(host, **sockets)
+        version = self.run([program, "--version"], sudo=True).stdout.splitlines()
+        if guest.hugepages:
+            self.hugepages.require(guest.memory)
         chosen = accelerator.choose(host.accelerator, self.transport, program, guest.kernel, self.memory_dir)
         command = qemu_command_line(
             host,
@@ -136,16 +189,17 @@ class Host(DeviceUnderTest):
             qmp_socket=self.qmp_socket,
             gdb_socket=self.state_file("guest.gdb") if settings.debug else None,
         ).render()
-        version = self.run([program, "--version"]).stdout.splitlines()
         self.guest_facts = {
             "accelerator": chosen,
             "qemu": program,
             "qemu version": version[0] if version else "",
             "root disk": self.run(["readlink", "-f", "--", host.root_disk_file or ""], sudo=True).stdout.strip(),
             "command line": shlex.join(command),
+            **self.switch_facts,
         }
-        with self._macvtap_opener(settings.interface.macvtap(host)) as opener:
+        with self._macvtap_opener(settings.interface.macvtap(host), settings.options.queues or 1) as opener:
             self._start_qemu([*opener, *command])
+        self._place_guest(host, settings.options.vhost)
         if settings.debug:
             log.info("GDB server of the guest: target remote %s", self.state_file("guest.gdb"))
 
@@ -158,25 +212,14 @@ class Host(DeviceUnderTest):
         except WaitTimeout as error:
             raise QemuError(f"{self.name}: {error}:\n{session.tail(_CONSOLE_LINES)}") from None
 
-    def _require_guest_needs(
-        self, program: str, settings: GuestSettings, host: HostConfig, guest: GuestConfig
-    ) -> None:
-        self.require_programs([program], "the guest (qemu_path, or qemus in tests.conf)")
-        self.require_programs(["ip", "tmux", "python3", "socat"], "the host")
-        if settings.vhost and self.run(["test", "-e", "/dev/vhost-net"], check=False).code != 0:
-            raise TestbedError(f"{self.name}: vhost is asked for, but there is no /dev/vhost-net: modprobe vhost_net")
-        files = {"root_disk_file": host.root_disk_file, "kernel": guest.kernel, "initrd": guest.initrd}
-        named = {key: file for key, file in files.items() if file}
-        script = 'for file; do if [ -r "$file" ]; then echo there; else echo missing; fi; done'
-        answers = self.run(["sh", "-c", script, "sh", *named.values()], sudo=True).stdout.split()
-        missing = [
-            f"{key} {file}"
-            for number, (key, file) in enumerate(named.items())
-            if answers[number : number + 1] != ["there"]
-        ]
-        if missing:
-            what = ", ".join(missing)
-            raise TestbedError(f"{self.name}: there is no {what}: put it there, or name another in the configuration")
+    def _place_guest(self, host: HostConfig, vhost: bool) -> None:
+        """Put QEMU's threads where the configuration wants them."""
+        pid = self.guest_session.pid()
+        if pid is not None and configured(host, GUEST_ROLES):
+            with qmp.connect(self.transport, self.qmp_socket) as control:
+                self.placed += place_guest(self, host, pid, control, vhost=vhost)
+        if self.placed:
+            self.guest_facts["placement"] = record(self.placed)
 
     def _tsc_khz(self) -> int:
         """The rate of the host's time stamp counter in kHz, remembered there until its next boot."""
@@ -226,12 +269,14 @@ class Host(DeviceUnderTest):
         Raises:
             QemuError: QEMU ended, hangs or was stopped, or the guest's kernel gave up; with lines of the console.
             SessionError: QEMU is gone.
+            TestbedError: its threads are no longer where they were put.
         """
         session = self.guest_session
         self._raise_if_ended(session)
         if not qmp.is_listening(self.transport, self.qmp_socket):
             hint = ": its process is stopped" if session.state() == "T" else ""
             raise QemuError(f"{self.name}: QEMU does not answer{hint}\n{session.tail(_CONSOLE_LINES)}")
+        require_placed(self, self.placed)
 
     def give_up_guest(self, guest: Guest) -> None:
         """End a guest that does not work; what was changed on it ends with it."""
@@ -239,8 +284,8 @@ class Host(DeviceUnderTest):
         self.journal.undo_machine(guest.name)
 
     @contextmanager
-    def _macvtap_opener(self, name: str | None) -> Iterator[list[str]]:
-        """What goes in front of a command that gets the macvtap as an open file; nothing without a macvtap.
+    def _macvtap_opener(self, name: str | None, queues: int) -> Iterator[list[str]]:
+        """What goes in front of a command that gets the macvtap as open files, one for each queue; nothing without a macvtap.
 
         Where the kernel made no device file with the macvtap's number, there is one of ours until QEMU has opened it:
         in ``/dev`` and nowhere else, because device files elsewhere may not be opened.
@@ -249,16 +294,17 @@ class Host(DeviceUnderTest):
             yield []
             return
         path, major, minor = self.links.macvtap_device(name)
-        opener = ["sh", "-c", _MACVTAP_OPEN, "sh"]
+        opener = ["python3", "-I", "-c", _OPENER]
+        behind = [str(MACVTAP_FD), str(queues)]
         if self.run(["stat", "-c", "%t:%T", "--", path], check=False).stdout.strip() == f"{major:x}:{minor:x}":
-            yield [*opener, path]
+            yield [*opener, path, *behind]
             return
         node = f"/dev/autotest-{name}"
         with self.journal.scope():
             self.note("file", path=node)
             self.run(["rm", "-f", "--", node], sudo=True)
             self.run(["mknod", "-m", "600", "--", node, "c", str(major), str(minor)], sudo=True)
-            yield [*opener, node]
+            yield [*opener, node, *behind]
 
     def wait_for_guest(self, guest: Guest, timeout: float) -> float:
         """Wait until the guest takes a login; returns the seconds waited.
@@ -306,6 +352,8 @@ class Host(DeviceUnderTest):
                 log.debug("%s: QEMU does not end over QMP: %s", self.name, error)
         was_there = session.stop(hurry=hurry) or was_there
         self.guest_facts = {}
+        self.placed = []
+        self.switch_facts = {}
         sockets = [self.qmp_socket, self.state_file("guest.gdb")]
         self.transport.outside.run(["rm", "-f", "--", *sockets], sudo=True)
         return was_there
@@ -323,10 +371,15 @@ class Host(DeviceUnderTest):
             log.warning("%s: ended the guest that was running", self.name)
         with self.journal.scope():
             try:
+                settings.interface.attach(self, settings.options)
                 self.run_guest(settings, self.config, self.testbed.guest)
                 seconds = self.wait_for_guest(guest, self.testbed.guest.boot_timeout)
                 log.info("%s: login %.1f s after QEMU's start", guest.name, seconds)
                 self.guest_facts |= read_facts(guest).record()
+                mac = settings.interface.dut_mac(settings.machine, self.testbed)
+                assert mac
+                guest.find_nic(mac)
                 yield
             finally:
+                guest.nic = None
                 guest.close()

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import autotest
 from autotest.qemu import accelerator
-from autotest.qemu.parts import program_of
 from autotest.results.identity import Plain, several
 from autotest.servers.checksums import file_checksum, file_inode, generator_checksum
 from autotest.servers.facts import MachineFacts, read_facts
 from autotest.servers.guest import GuestSettings
+from autotest.servers.placement import configured, roles
 from autotest.servers.server import Server
 from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
 
@@ -78,6 +78,8 @@ class Inspection:
         versions = {"autotest": autotest.__version__, "git revision": git_revision(), "python": platform.python_version()}
         if machines["guest"]:
             versions["qemu"] = machines["guest"].get("qemu version")
+            if switch := machines["guest"].get("switch version"):
+                versions["switch"] = switch
         return versions | {f"kernel of {name}": facts["kernel"] for name, facts in machines.items() if facts.get("kernel")}
 
     # -- what determines a result ------------------------------------------------------------------------------
@@ -111,11 +113,12 @@ class Inspection:
         which one it is.
         """
         host, config = self.servers.host, self.servers.testbed.guest
-        qemu = self._qemu(program_of(settings.qemu_path or host.config.qemu_path))
+        qemu = self._qemu(settings.program(host.config))
         disk, is_kept = host.config.root_disk_file or "", host.config.root_disk_snapshot
         wanted = host.config.accelerator
         return {
             **qemu,
+            **self._switch(settings),
             "guest image.file": None if is_kept else self._once(("inode", disk), lambda: file_inode(host, disk)),
             "guest image.sha256": self.checksum(host, disk) if is_kept else None,
             "guest kernel.sha256": self.checksum(host, config.kernel) if config.kernel else None,
@@ -126,15 +129,29 @@ class Inspection:
             "guest.memory": config.memory,
             "guest.cpu model": config.cpu_model,
             "guest.accelerator": self._accelerator(settings) if wanted == "auto" else wanted,
+            **configured(host.config, roles(vhost=settings.options.vhost, switch=settings.interface.has_process)),
         }
+
+    def _switch(self, settings: GuestSettings) -> dict[str, Plain]:
+        """The program between wire and guest; nothing where there is none."""
+        program = settings.interface.program
+        if program is None:
+            return {}
+        name = program(self.servers.host.config)
+        return {"switch.sha256": self._once(("switch", name), lambda: self._program_checksum(name))}
+
+    def _program_checksum(self, program: str) -> str | None:
+        """As root, who runs it: sudo may look for programs elsewhere."""
+        host = self.servers.host
+        script = 'readlink -f -- "$(command -v -- "$1")"'
+        path = host.run(["sh", "-c", script, "sh", program], sudo=True, check=False).stdout.strip()
+        return self.checksum(host, path) if path else None
 
     def _qemu(self, program: str) -> dict[str, Plain]:
         host = self.servers.host
 
-        def ask() -> dict[str, Plain]:  # as root, like QEMU itself: sudo may look for programs elsewhere
-            script = 'readlink -f -- "$(command -v -- "$1")"'
-            path = host.run(["sh", "-c", script, "sh", program], sudo=True, check=False).stdout.strip()
-            digest = self.checksum(host, path) if path else None
+        def ask() -> dict[str, Plain]:
+            digest = self._program_checksum(program)
             answer = host.run([program, "--version"], sudo=True, check=False).stdout if digest else ""
             version = answer.partition("\n")[0].removeprefix("QEMU emulator version ").strip()
             return {"qemu.version": version or None, "qemu.sha256": digest}
@@ -144,7 +161,7 @@ class Inspection:
     def _accelerator(self, settings: GuestSettings) -> str | None:
         """What ``auto`` means there, with that QEMU; None where QEMU or kernel are not there to find out."""
         host, kernel = self.servers.host, self.servers.testbed.guest.kernel
-        program = program_of(settings.qemu_path or host.config.qemu_path)
+        program = settings.program(host.config)
         if self._qemu(program)["qemu.sha256"] is None or (kernel and self.checksum(host, kernel) is None):
             return None
         return self._once(

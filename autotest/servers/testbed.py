@@ -63,6 +63,8 @@ class Servers:
             if self._undo_more:
                 return self._undo_more(change)
             raise TestbedError(f"the journal names a server {change.server!r}, which this testbed has not")
+        if self.host.transport.is_gone and server is not self.loadgen:
+            return None
         if server is self.guest and not self.host.guest_is_running():
             return None  # what was changed in a guest ended with it
         return undo(server, change)

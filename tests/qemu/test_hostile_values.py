@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from autotest.config.testbed import GuestConfig, HostConfig
 from autotest.errors import QemuError
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS
 from autotest.qemu import qmp
 from autotest.qemu.accelerator import choose
 from autotest.qemu.console import panic

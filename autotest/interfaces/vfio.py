@@ -1,0 +1,48 @@
+"""The host's NIC, or a virtual function of it, passed through to the guest with VFIO."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotest.config.testbed import GuestConfig, HostConfig
+from autotest.interfaces.kind import HostNeeds, InterfaceKind, InterfaceOptions, given
+from autotest.qemu.parts import VfioNic
+
+if TYPE_CHECKING:
+    from autotest.servers.host import Host
+
+VFIO = "/dev/vfio/vfio"
+
+
+def bind_for_vfio(host: Host, guest: bool) -> None:
+    """The test NIC, or the virtual function that is made of it for the guest, with its driver for VFIO."""
+    config = host.config
+    address, driver = given(config.test_iface_addr), given(config.test_iface_vfio_driv)
+    if not config.test_iface_vfs:
+        host.pci.bind(address, driver, allowed=config.bind_in_use, mac=config.test_iface_mac)
+        return
+    nic = host.test_nic()
+    host.links.up(nic)
+    host.links.wait_for_carrier(nic)
+    functions = host.pci.set_virtual_functions(address, config.test_iface_vfs)
+    host.pci.set_function_mac(address, 0, given(host.testbed.guest.test_iface_mac))
+    host.pci.bind(functions[0], driver)
+    host.passed_through = functions[0]
+
+
+def _nic(host: HostConfig, guest: GuestConfig, options: InterfaceOptions) -> VfioNic:
+    return VfioNic("test", given(host.test_iface_addr))
+
+
+KINDS = (
+    InterfaceKind(
+        name="vfio",
+        description="the host's NIC passed through",
+        machines=("pcvm",),
+        host_keys=("test_iface_addr", "test_iface_mac", "test_iface_vfio_driv"),
+        set_up=bind_for_vfio,
+        needs=HostNeeds(modules=("vfio-pci",), devices=(VFIO,), driver_key="test_iface_vfio_driv", iommu=True),
+        nic=_nic,
+        keeps_nic_mac=lambda host: not host.test_iface_vfs,
+    ),
+)
