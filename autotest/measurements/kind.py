@@ -10,6 +10,7 @@ from typing import Any
 from autotest.config.testbed import Testbed
 from autotest.errors import Problem
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
+from autotest.preflight.requirement import Requirement
 from autotest.results.identity import Plain
 from autotest.run.stages import Stage
 from autotest.servers.inspection import Inspection
@@ -53,6 +54,7 @@ class MeasurementKind:
             values of the case: all that is known before it is set up. See :mod:`autotest.results.identity`.
         determining: names of the settings that do so too.
         found: once the case is set up, what could not be known before, for ``versions`` of the record.
+        requirements: what a case up to its last stage needs of the servers, and of None what every case does; asks nothing.
     """
 
     name: str
@@ -67,11 +69,21 @@ class MeasurementKind:
     determines: Callable[[Inspection, Case], Mapping[str, Plain]] = lambda inspection, case: {}
     determining: tuple[str, ...] = ()
     found: Callable[[Inspection, Case], Mapping[str, str | None]] = lambda inspection, case: {}
+    requirements: Callable[[Testbed, Case | None], Iterable[Requirement]] = lambda testbed, case: ()
 
-    def labels(self, case: Case) -> list[str]:
-        """The parameters of a case, or of the beginning of one, for the user; those that it has not are left out."""
+    def labels(self, case: Case, section: Section | None = None) -> list[str]:
+        """The parameters of a case, or of the beginning of one, for the user; those that it has not are left out.
+
+        So are those that are left to QEMU, unless the section has other values of them, too.
+        """
         return [
-            f"{parameter.name} {parameter.show(case[parameter.name])}"
+            f"{parameter.name} {parameter.show(value)}"
             for parameter in self.parameters[: len(case)]
-            if case[parameter.name] is not None
+            if (value := case[parameter.name]) is not None or (section and _varies(parameter, case, section))
         ]
+
+
+def _varies(parameter: Parameter, case: Case, section: Section) -> bool:
+    """Whether None is one of several values of a parameter, and not the sign that the case has no such parameter."""
+    applies = parameter.applies is None or parameter.applies(case)
+    return applies and None in section.lists[parameter.name] and len(section.lists[parameter.name]) > 1

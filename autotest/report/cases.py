@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autotest.report.metrics import Metric
-from autotest.report.trials import Parameters, Trial
+from autotest.report.parameters import Parameters, Value, names_of, value_of
+from autotest.report.trials import Trial
 from autotest.results.histogram import Histogram, sum_histograms
 from autotest.results.statistics import Estimate, estimate
 from autotest.results.verdicts import Verdict
@@ -33,7 +34,7 @@ class Case:
     for_want: bool = False
 
     @cached_property
-    def set_up(self) -> tuple[tuple[str, str | int | bool], ...]:
+    def set_up(self) -> tuple[tuple[str, Value], ...]:
         """All parameters but the load, as a key."""
         return tuple(item for item in self.parameters.items() if item[0] != LOAD)
 
@@ -119,15 +120,16 @@ def _case(trials: list[Trial], accept: Collection[Verdict]) -> Case:
 
 
 _SHOWN = {"vhost": "vhost {}", "ioregionfd": "ioregionfd {}", "qemu": "QEMU {}", "size": "{} B", "runtime": "{} s", "rate": "{} kpps"}
+_SHOWN |= {"queues": "queues {}", "rx_queue_size": "rx queue size {}", "tx_queue_size": "tx queue size {}"}
 
 
 def shown(parameters: Parameters, keys: Iterable[str] | None = None) -> str:
     """Parameters in one line for people, all or the named ones: ``pcvm, bridge, vhost off, 60 B``."""
-    wanted = parameters.keys() if keys is None else [key for key in keys if key in parameters]
-    return ", ".join(_SHOWN.get(key, "{}").format(plain(parameters[key])) for key in wanted)
+    found = [(key, value_of(parameters, key)) for key in (parameters if keys is None else keys)]
+    return ", ".join(_SHOWN.get(key, "{}").format(plain(value)) for key, value in found if value is not None)
 
 
-def plain(value: str | int | bool) -> str:
+def plain(value: Value) -> str:
     """A parameter's value as it is written in a selection."""
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
@@ -135,5 +137,4 @@ def plain(value: str | int | bool) -> str:
 def differing(many: Iterable[Parameters]) -> list[str]:
     """Names of the parameters, the load apart, that are not the same everywhere."""
     known = list(many)
-    keys = dict.fromkeys(key for parameters in known for key in parameters if key != LOAD)
-    return [key for key in keys if len({parameters.get(key) for parameters in known}) > 1]
+    return [key for key in names_of(known) if key != LOAD and len({value_of(parameters, key) for parameters in known}) > 1]

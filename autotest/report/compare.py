@@ -14,7 +14,8 @@ from typing import Final
 from autotest.errors import UsageError
 from autotest.report.cases import Case, count_left_out, plain, shown
 from autotest.report.metrics import METRICS, Metric
-from autotest.report.trials import Parameters, Trial, Value
+from autotest.report.parameters import Parameters, Value, names_of, value_of
+from autotest.report.trials import Trial
 from autotest.results.statistics import (
     Estimate,
     RankTest,
@@ -166,15 +167,15 @@ def match(a: Sequence[Case], b: Sequence[Case]) -> Matching:
     """
     for side, cases in (("A", a), ("B", b)):
         _require_one_directory(side, cases)
-    keys = dict.fromkeys(key for case in (*a, *b) for key in case.parameters)
-    values_a, values_b = ({key: {case.parameters.get(key) for case in cases} for key in keys} for cases in (a, b))
+    keys = names_of(case.parameters for case in (*a, *b))
+    values_a, values_b = ({key: {value_of(case.parameters, key) for case in cases} for key in keys} for cases in (a, b))
     apart = {
         key: (next(iter(values_a[key])), next(iter(values_b[key])))
         for key in keys
         if len(values_a[key]) == len(values_b[key]) == 1 and values_a[key] != values_b[key]
     }
     shared = [key for key in keys if key not in apart]
-    cases_a, cases_b = ({tuple(case.parameters.get(key) for key in shared): case for case in cases} for cases in (a, b))
+    cases_a, cases_b = ({tuple(value_of(case.parameters, key) for key in shared): case for case in cases} for cases in (a, b))
     found = [
         Pair({key: case.parameters[key] for key in shared if key in case.parameters}, case, cases_b[key_of])
         for key_of, case in cases_a.items()

@@ -16,6 +16,7 @@ from autotest.report.compare import (
     findings,
 )
 from autotest.report.junit import Check, State
+from autotest.report.parameters import names_of
 from autotest.report.tables import render_table
 from autotest.results.statistics import FEWEST_FOR_INTERVAL, Estimate, smallest_p
 
@@ -57,7 +58,7 @@ def _varying(pairs: Iterable[Pair]) -> list[str]:
     """The parameters that tell the pairs apart, the load among them."""
     many = [pair.parameters for pair in pairs]
     found = {*differing(many), LOAD}
-    return [key for key in dict.fromkeys(key for parameters in many for key in parameters) if key in found]
+    return [key for key in names_of(many) if key in found]
 
 
 def _apart(matching: Matching) -> Iterator[str]:

@@ -19,7 +19,8 @@ import pandas as pd
 from autotest import __version__
 from autotest.report.cases import group_cases
 from autotest.report.metrics import METRICS
-from autotest.report.trials import Parameters, Trial
+from autotest.report.parameters import Parameters, names_of
+from autotest.report.trials import Trial
 from autotest.results.names import TRIAL
 from autotest.results.verdicts import Verdict
 
@@ -112,7 +113,7 @@ def _row(trial: Trial, is_used: bool, request: Request) -> dict[str, Any]:
 def _dtypes(all_parameters: Sequence[Parameters]) -> dict[str, str]:
     """Every column with its dtype, in order: that of the parameters is the one of trials that have the most of them."""
     before = {"directory": _TEXT, "infix": _TEXT, "repetition": _WHOLE}
-    names = dict.fromkeys(name for row in sorted(all_parameters, key=len, reverse=True) for name in row)
+    names = names_of(sorted(all_parameters, key=len, reverse=True))
     parameters = {name: _parameter_dtype(row.get(name) for row in all_parameters) for name in names}
     judged = {"verdict": _TEXT, "reason": _TEXT, "accepted": _SWITCH, "accept": _TEXT, "used": _SWITCH}
     metrics = {metric.column: _NUMBER for metric in METRICS.values()}

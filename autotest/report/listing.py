@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from autotest.errors import ResultsError
+from autotest.report.parameters import PARAMETERS
 from autotest.report.plots import FORMATS, KINDS
 from autotest.report.reading import Complaint, Parameters, Source
 from autotest.results.names import (
@@ -29,8 +30,6 @@ OWN: Final = re.compile(
 """What autotest itself puts there beside the files of trials and their sums: nothing to complain of."""
 
 _SHOWN_NAMES: Final = 5
-PARAMETERS: Final = ("machine", "interface", "qemu", "vhost", "ioregionfd", "reflector", "rate", "size", "runtime")
-"""Of load latency, in the order of the tree."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
@@ -28,6 +28,7 @@ from autotest.errors import ResultsError
 from autotest.report.cases import Case, differing, group_cases, plain, shown
 from autotest.report.environment import differences, environment, in_common
 from autotest.report.metrics import METRICS
+from autotest.report.parameters import Parameters, Value, names_of, value_of
 from autotest.report.trials import Results, Trial
 from autotest.results.names import HISTOGRAM, OUTPUT, TRIAL
 from autotest.results.statistics import Estimate
@@ -56,11 +57,11 @@ class _Shown:
     """A test case as the page shows it.
 
     Attributes:
-        parameters: those of the case, after its directory where there are several.
+        parameters: those of the case, after its directory where there are several; also what only others do not leave to QEMU.
     """
 
     case: Case
-    parameters: dict[str, str | int | bool]
+    parameters: dict[str, Value]
 
 
 def render_page(
@@ -140,17 +141,25 @@ def _cases(sources: Sequence[Source], accept: Collection[Verdict]) -> list[_Show
         known = directories.setdefault(results.directory, {})
         for trial in trials:
             known.setdefault(str(trial.name), trial)
+    cases = {directory: group_cases(there.values(), accept) for directory, there in directories.items()}
+    names = names_of(case.parameters for cases_there in cases.values() for case in cases_there)
     return [
-        _Shown(case, {**({_DIRECTORY: str(directory)} if len(directories) > 1 else {}), **case.parameters})
-        for directory, trials_there in directories.items()
-        for case in group_cases(trials_there.values(), accept)
+        _Shown(case, {**({_DIRECTORY: str(directory)} if len(directories) > 1 else {}), **_whole(case.parameters, names)})
+        for directory, cases_there in cases.items()
+        for case in cases_there
     ]
+
+
+def _whole(parameters: Parameters, names: Iterable[str]) -> dict[str, Value]:
+    """With those of these names that are left to QEMU."""
+    found = {name: value_of(parameters, name) for name in names if name not in parameters}
+    return {**parameters, **{name: value for name, value in found.items() if value is not None}}
 
 
 def _index(sources: Sequence[Source], cases: Sequence[_Shown], beside: Path) -> dict[str, Any]:
     directories = list(dict.fromkeys(results.directory for results, _ in sources))
     everything = [shown_case.parameters for shown_case in cases]
-    keys = list(dict.fromkeys(key for parameters in everything for key in parameters))
+    keys = names_of(everything)
     varying = differing(everything)
     set_ups = {key: number for number, key in enumerate(dict.fromkeys(map(_set_up, cases)))}
     complaints = dict.fromkeys(
@@ -174,7 +183,7 @@ def _index(sources: Sequence[Source], cases: Sequence[_Shown], beside: Path) -> 
     }
 
 
-def _set_up(shown_case: _Shown) -> tuple[tuple[str, str | int | bool], ...]:
+def _set_up(shown_case: _Shown) -> tuple[tuple[str, Value], ...]:
     return tuple(item for item in shown_case.parameters.items() if item[0] != "rate")
 
 

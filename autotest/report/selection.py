@@ -8,20 +8,21 @@ one is the only way to the trials of a testbed that measured fewer of them than 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotest.config.values import nearest
 from autotest.errors import UsageError
 from autotest.report.cases import plain
-from autotest.report.trials import (
+from autotest.report.parameters import (
+    DEFAULT,
+    QEMU_CHOOSES,
     Parameters,
-    Results,
-    Trial,
     Value,
-    parameters_of,
+    value_of,
 )
+from autotest.report.trials import Results, Trial, parameters_of
 
 TESTBED = "testbed"
 UNRECORDED = "unrecorded"
@@ -43,7 +44,8 @@ class Selection:
     def matches(self, parameters: Parameters) -> bool:
         """Whether every limited parameter has one of its values; a parameter that is not there has none."""
         return all(
-            key in parameters and any(_matches(text, parameters[key]) for text in texts) for key, texts in self.wanted
+            (value := value_of(parameters, key)) is not None and any(_matches(text, value) for text in texts)
+            for key, texts in self.wanted
         )
 
     def apply(self, results: Results) -> list[Trial]:
@@ -57,12 +59,13 @@ class Selection:
             trials += results.elsewhere
         there = _there_is(results, trials)
         listed = "\n".join(f"  {key}: {', '.join(map(plain, values))}" for key, values in there.items())
+        known = _left_to_qemu(trials) | there
         for key, texts in self.wanted if trials else ():
-            if key not in there:
+            if key not in known:
                 raise UsageError(f"{results.directory}: no parameter {key!r}{nearest(key, list(there))}; there are\n{listed}")
             for text in texts:
-                if not any(_matches(text, value) for value in there[key]):
-                    like = nearest(text, [plain(value) for value in there[key]])
+                if not any(_matches(text, value) for value in known[key]):
+                    like = nearest(text, [plain(value) for value in known[key]])
                     raise UsageError(f"{results.directory}: {key} is nowhere {text}{like}; there are\n{listed}")
         chosen = [trial for trial in trials if self.matches({**trial.parameters, TESTBED: trial.testbed or UNRECORDED})]
         if not chosen and trials:
@@ -105,7 +108,13 @@ def _matches(text: str, value: Value) -> bool:
     return text == value
 
 
-def _there_is(results: Results, trials: Iterable[Trial]) -> dict[str, list[Value]]:
+def _left_to_qemu(trials: Iterable[Trial]) -> dict[str, list[Value]]:
+    """The parameters that some trials leave to QEMU, also where all do and nobody is told of them."""
+    own = {name for trial in trials for name in QEMU_CHOOSES if value_of(trial.parameters, name) == DEFAULT}
+    return {name: [DEFAULT] for name in QEMU_CHOOSES if name in own}
+
+
+def _there_is(results: Results, trials: Collection[Trial]) -> dict[str, list[Value]]:
     """Every parameter of these trials and its values; and all testbeds, where any trial says where it was measured."""
     testbeds = sorted({trial.testbed for trial in (*results.trials, *results.elsewhere)})
     recorded: list[Value] = [testbed or UNRECORDED for testbed in testbeds]

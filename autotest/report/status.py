@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Final
 
+from autotest.report.parameters import names_of
 from autotest.report.tables import render_table
 from autotest.results.store import FAILURES_FILE
 from autotest.results.verdicts import Verdict
@@ -46,7 +47,7 @@ def _section(section: SectionStatus) -> Iterator[str]:
             yield "no valid combination of parameters: test-load-lat-file --dry-run says why"
         return
     set_ups = [dict(label.split(" ", 1) for label in row.labels) for row in section.set_ups]
-    names = dict.fromkeys(name for set_up in sorted(set_ups, key=len, reverse=True) for name in set_up)
+    names = names_of(sorted(set_ups, key=len, reverse=True))
     differing = [name for name in names if len({set_up.get(name) for set_up in set_ups}) > 1]
     if common := [label for label in section.set_ups[0].labels if label.split(" ", 1)[0] not in differing]:
         yield from wrap(f"all with {', '.join(common)}", WIDTH)

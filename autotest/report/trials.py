@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from autotest.errors import ResultsError
 from autotest.report.cache import Cache
-from autotest.report.listing import (
+from autotest.report.listing import list_directory, sources, summarised
+from autotest.report.parameters import (
+    DEFAULT,
     PARAMETERS,
-    list_directory,
-    sources,
-    summarised,
+    QEMU_CHOOSES,
+    value_of,
 )
 from autotest.report.reading import (
     Complaint,
@@ -42,7 +43,7 @@ class Trial:
 
     Attributes:
         directory: where its files are.
-        parameters: by name, in the order of the tree; those that do not apply are left out.
+        parameters: by name, in the order of the tree; those that do not apply or are left to QEMU are not there.
         verdict, reason: the recorded ones; for a trial of the older tool those that its figures give.
         accepted: somebody said ``--accept`` when it was measured.
         figures: None where its files cannot be used, whoever accepts the verdict.
@@ -112,12 +113,15 @@ class Results:
         return parameters_of(self.trials)
 
 
-def parameters_of(trials: Iterable[Trial]) -> dict[str, list[Value]]:
+def parameters_of(trials: Collection[Trial]) -> dict[str, list[Value]]:
     """Every parameter of these trials and the values that it has, in the order of the tree, sorted."""
     found: dict[str, set[Value]] = {}
     for trial in trials:
         for key, value in trial.parameters.items():
             found.setdefault(key, set()).add(value)
+    for name in QEMU_CHOOSES:
+        if name in found and any(value_of(trial.parameters, name) == DEFAULT for trial in trials):
+            found[name].add(DEFAULT)
     order = [key for key in PARAMETERS if key in found]
     return {key: sorted(found[key], key=_sorting) for key in dict.fromkeys([*order, *found])}
 

@@ -1,7 +1,8 @@
 """What an output directory's ``failures.jsonl`` says: what could not be measured, why, and what of it still is so.
 
 Each line is an object with ``time``, ``what`` and ``reason``. ``what`` is the name of a trial, or it is of a set-up: ``STAGE
-(LABEL, LABEL ...)`` or ``all others with LABEL, LABEL ...``, where a label is a parameter's name and its value.
+(LABEL, LABEL ...)`` or ``all others with LABEL, LABEL ...``, where a label is a parameter's name and its value. Of what is left
+to QEMU there is no label: a guest without ``queues 4`` has QEMU's own number of queues, and is another set-up than one with it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from autotest.results.files import read_bytes
-from autotest.results.names import TrialName, parse_file_name
+from autotest.results.names import DEFAULT, QEMU_CHOOSES, TrialName, parse_file_name
 from autotest.results.store import FAILURES_FILE
+
+_OF_A_GUEST: Final = "ioregionfd "  # the last label that each set-up has in which a guest runs
 
 _SET_UP = re.compile(r"[^()]+ \((?P<stage>.+)\)|all others with (?P<others>.+)", re.DOTALL).fullmatch
 
@@ -38,6 +41,10 @@ class NotedFailure(NamedTuple):
         """Of the set-up that failed, like ``machine pcvm``; empty where a trial did."""
         found = _SET_UP(self.what)
         return frozenset((found["stage"] or found["others"]).split(", ")) if found else frozenset()
+
+    def concerns(self, labels: Iterable[str]) -> bool:
+        """Whether a set-up with these labels is the one that failed, or stands on it."""
+        return bool(self.labels) and _whole(self.labels) <= _whole(frozenset(labels))
 
 
 class Measured(NamedTuple):
@@ -75,8 +82,16 @@ def _is_open(failure: NotedFailure, is_done: Callable[[TrialName], bool], measur
     if not failure.labels:
         return False  # nothing that could be looked up
     return not any(
-        failure.labels <= labels and (failure.time is None or last > failure.time) for labels, last in measured
+        (failure.time is None or last > failure.time) and failure.concerns(labels) for labels, last in measured
     )
+
+
+def _whole(labels: frozenset[str]) -> frozenset[str]:
+    """With labels of what is left to QEMU, where a guest runs."""
+    if not any(label.startswith(_OF_A_GUEST) for label in labels):
+        return labels
+    said = {label.partition(" ")[0] for label in labels}
+    return labels | {f"{name} {DEFAULT}" for name in QEMU_CHOOSES if name not in said}
 
 
 def _parse(line: bytes) -> NotedFailure | None:

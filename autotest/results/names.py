@@ -9,8 +9,9 @@ A trial has an infix, which says what was measured, and a repetition, counted fr
 
 For load latency the infix is
 ``{machine}_{interface}_{qemu}_vhost{on|off}_ioregionfd{on|off}_{reflector}_{rate}kpps_{size}B_{runtime}s``; for machine
-``host`` the part from qemu to ioregionfd is absent. Names are checked where they are built, so every name that exists
-can be parsed back to exactly what it was built from.
+``host`` the part from qemu to ioregionfd is absent. Behind ioregionfd come ``_queues{N}``, ``_rxq{N}`` and ``_txq{N}``, each
+only where the test case says so: a name without them is that of QEMU's own values. Names are checked where they are
+built, so every name that exists can be parsed back to exactly what it was built from.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from typing import Final, NamedTuple
 from autotest.errors import ResultsError
 
 HOST_MACHINE: Final = "host"
+
+#: Parameters of a guest's interface that are left to QEMU unless the test case says so, with their marks in the infix.
+QEMU_CHOOSES: Final = {"queues": "queues", "rx_queue_size": "rxq", "tx_queue_size": "txq"}
+DEFAULT: Final = "default"
+"""What is said of such a parameter where it has to be told from other values."""
 
 OUTPUT: Final = "output"
 HISTOGRAM: Final = "histogram"
@@ -38,6 +44,7 @@ MAX_INFIX_BYTES: Final = MAX_NAME_BYTES - _LONGEST_AFFIX
 _TOKEN = r"[A-Za-z0-9][A-Za-z0-9.+=@,:~-]*"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=@,:~-]*"
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+_MARKED = "".join(rf"(?:_{mark}(?P<{name}>[1-9][0-9]{{0,8}}))?" for name, mark in QEMU_CHOOSES.items())
 _is_token = re.compile(_TOKEN).fullmatch
 _is_name = re.compile(_NAME).fullmatch
 _match_trial_file = re.compile(
@@ -48,7 +55,7 @@ _TAIL = rf"(?P<reflector>{_TOKEN})_(?P<rate>{_NUMBER})kpps_(?P<size>{_NUMBER})B_
 _match_host = re.compile(rf"{HOST_MACHINE}_(?P<interface>{_TOKEN})_{_TAIL}").fullmatch
 _match_guest = re.compile(
     rf"(?P<machine>(?!{HOST_MACHINE}_){_TOKEN})_(?P<interface>{_TOKEN})_(?P<qemu>{_NAME})"
-    rf"_vhost(?P<vhost>on|off)_ioregionfd(?P<ioregionfd>on|off)_{_TAIL}"
+    rf"_vhost(?P<vhost>on|off)_ioregionfd(?P<ioregionfd>on|off){_MARKED}_{_TAIL}"
 ).fullmatch
 
 
@@ -138,15 +145,21 @@ def render_infix(
     rate: int,
     size: int,
     runtime: int,
+    queues: int | None = None,
+    rx_queue_size: int | None = None,
+    tx_queue_size: int | None = None,
 ) -> str:
     """The one place where the promised form of a load latency infix is written; checks nothing, so a plan can be large.
 
-    ``qemu``, ``vhost`` and ``ioregionfd`` are None with machine ``host``.
+    ``qemu``, ``vhost`` and ``ioregionfd`` are None with machine ``host``, the last three also for what QEMU chooses.
     """
     tail = f"{reflector}_{rate}kpps_{size}B_{runtime}s"
     if qemu is None:
         return f"{machine}_{interface}_{tail}"
     flags = f"vhost{'on' if vhost else 'off'}_ioregionfd{'on' if ioregionfd else 'off'}"
+    chosen = (queues, rx_queue_size, tx_queue_size)
+    if chosen != (None, None, None):
+        flags += "".join(f"_{mark}{value}" for mark, value in zip(QEMU_CHOOSES.values(), chosen, strict=True) if value is not None)
     return f"{machine}_{interface}_{qemu}_{flags}_{tail}"
 
 
@@ -159,6 +172,7 @@ class LoadLatencyCase:
         size: frame size in bytes, without CRC.
         runtime: seconds of load.
         qemu, vhost, ioregionfd: None exactly when the machine is ``host``.
+        queues: pairs of them; like the ring sizes, in descriptors, None for what QEMU chooses, and when the machine is ``host``.
     """
 
     machine: str
@@ -170,6 +184,9 @@ class LoadLatencyCase:
     qemu: str | None = None
     vhost: bool | None = None
     ioregionfd: bool | None = None
+    queues: int | None = None
+    rx_queue_size: int | None = None
+    tx_queue_size: int | None = None
 
     def __post_init__(self) -> None:
         for key in ("machine", "interface", "reflector"):
@@ -178,14 +195,15 @@ class LoadLatencyCase:
                     f"{key} {getattr(self, key)!r} cannot be part of a result file's name: use letters, digits and "
                     ". + = @ , : ~ -, beginning with a letter or digit"
                 )
-        for key, least in (("rate", 0), ("size", 1), ("runtime", 1)):
+        chosen = [key for key in QEMU_CHOOSES if getattr(self, key) is not None]
+        for key, least in (("rate", 0), ("size", 1), ("runtime", 1), *((key, 1) for key in chosen)):
             value = getattr(self, key)
             if type(value) is not int or not least <= value <= 999_999_999:
                 raise ResultsError(f"{key} {value!r} is not a whole number from {least} to 999999999")
         middle = (self.qemu, self.vhost, self.ioregionfd)
         if self.machine == HOST_MACHINE:
-            if middle != (None, None, None):
-                raise ResultsError("machine 'host' has no qemu, vhost or ioregionfd")
+            if middle != (None, None, None) or chosen:
+                raise ResultsError("machine 'host' has no qemu, vhost or ioregionfd, no queues and no ring sizes")
         elif None in middle:
             raise ResultsError(f"machine {self.machine!r} needs qemu, vhost and ioregionfd")
         elif not _is_name(self.qemu or ""):
@@ -199,7 +217,9 @@ class LoadLatencyCase:
     def infix(self) -> str:
         """The infix of the names of this case's files."""
         middle = (self.qemu, self.vhost, self.ioregionfd)
-        return render_infix(self.machine, self.interface, *middle, self.reflector, self.rate, self.size, self.runtime)
+        load = (self.rate, self.size, self.runtime)
+        chosen = (self.queues, self.rx_queue_size, self.tx_queue_size)
+        return render_infix(self.machine, self.interface, *middle, self.reflector, *load, *chosen)
 
 
 def load_latency_infix(
@@ -212,15 +232,21 @@ def load_latency_infix(
     qemu: str | None = None,
     vhost: bool | None = None,
     ioregionfd: bool | None = None,
+    queues: int | None = None,
+    rx_queue_size: int | None = None,
+    tx_queue_size: int | None = None,
 ) -> str:
-    """Infix of a load latency test case; rate in kpps, size in bytes, runtime in seconds.
+    """Infix of a load latency test case; rate in kpps, size in bytes, runtime in seconds, ring sizes in descriptors.
 
     Raises ResultsError for values that would make an ambiguous or dangerous file name.
 
     >>> load_latency_infix("pcvm", "bridge-e1000", "xdp", 10, 60, 30, "my_build", vhost=True, ioregionfd=False)
     'pcvm_bridge-e1000_my_build_vhoston_ioregionfdoff_xdp_10kpps_60B_30s'
+    >>> load_latency_infix("pcvm", "bridge", "xdp", 10, 60, 30, "q", vhost=False, ioregionfd=False, queues=4, rx_queue_size=512)
+    'pcvm_bridge_q_vhostoff_ioregionfdoff_queues4_rxq512_xdp_10kpps_60B_30s'
     """
-    return LoadLatencyCase(machine, interface, reflector, rate, size, runtime, qemu, vhost, ioregionfd).infix
+    guest = (qemu, vhost, ioregionfd, queues, rx_queue_size, tx_queue_size)
+    return LoadLatencyCase(machine, interface, reflector, rate, size, runtime, *guest).infix
 
 
 def parse_load_latency_infix(infix: str) -> LoadLatencyCase | None:
@@ -241,6 +267,7 @@ def parse_load_latency_infix(infix: str) -> LoadLatencyCase | None:
             qemu=found.get("qemu"),
             vhost=found["vhost"] == "on" if guest else None,
             ioregionfd=found["ioregionfd"] == "on" if guest else None,
+            **{key: int(found[key]) for key in QEMU_CHOOSES if found.get(key)},
         )
     except ResultsError:
         return None

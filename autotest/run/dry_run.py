@@ -31,7 +31,7 @@ def describe(campaign: Campaign) -> Iterator[str]:
         set_up = (planned.section, planned.case.values_[:depth])
         if set_up != last:  # neighbours share their set-up: the labels are made once for all of them
             path = [roots.setdefault(f"[{planned.section.name}]", _Node())]
-            for label in campaign.kind.labels(planned.case.prefix(depth)):
+            for label in campaign.kind.labels(planned.case.prefix(depth), planned.section):
                 path.append(path[-1].children.setdefault(label, _Node()))
             last = set_up
         for node in (total, *path):
@@ -41,8 +41,8 @@ def describe(campaign: Campaign) -> Iterator[str]:
         yield f"{label}: {node.counts()}"
         yield from _draw(node, "")
     excluded = [
-        f"  {' '.join(campaign.kind.labels(exclusion.prefix))}: {exclusion.trials} trials: {exclusion.reason}"
-        for _, exclusion in campaign.exclusions()
+        f"  {' '.join(campaign.kind.labels(exclusion.prefix, section))}: {exclusion.trials} trials: {exclusion.reason}"
+        for section, exclusion in campaign.exclusions()
     ]
     if excluded:
         yield "left out:"

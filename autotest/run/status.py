@@ -201,7 +201,7 @@ class _Walk:
         """That of the trial's set-up: neighbours share it."""
         set_up = (id(section), planned.case.values_[: self._depth])
         if set_up != self._last:
-            row = SetUpStatus(tuple(self._campaign.kind.labels(planned.case.prefix(self._depth))))
+            row = SetUpStatus(tuple(self._campaign.kind.labels(planned.case.prefix(self._depth), planned.section)))
             section.set_ups.append(row)
             self._rows[section.directory].append(row)
             self._last = set_up
@@ -236,7 +236,7 @@ class _Walk:
                 if failure.trial:
                     trials = self._failed_trials[directory, failure.trial.infix, failure.trial.repetition]
                 else:
-                    trials = sum(_hold_back(row) for row in rows if failure.labels <= set(row.labels))
+                    trials = sum(_hold_back(row) for row in rows if failure.concerns(row.labels))
                 if trials:
                     yield OpenFailure(failure, trials)
 

@@ -18,11 +18,17 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "qemu": (("default", ""), ("new", "/opt/qemu")),
     "vhost": (True, False),
     "ioregionfd": (False, True),
+    "queues": (None,),
+    "rx_queue_size": (None,),
+    "tx_queue_size": (None,),
     "reflector": ("moongen", "xdp"),
     "rate": (20, 10),
     "size": (60,),
     "runtime": (30,),
 }
+
+
+LEFT = dict.fromkeys(("queues", "rx_queue_size", "tx_queue_size"))
 
 
 def load_latency(repetitions: int = 1, **lists: tuple[Any, ...]) -> Tree:
@@ -57,15 +63,19 @@ def test_repetitions_come_last_and_count_from_0() -> None:
     ]
 
 
-def test_exactly_the_valid_combinations_are_generated() -> None:
+CHOSEN = {"queues": (None, 4, 2), "rx_queue_size": (512, None), "tx_queue_size": (256,)}
+
+
+@pytest.mark.parametrize("chosen", [{}, CHOSEN], ids=["left to QEMU", "chosen"])
+def test_exactly_the_valid_combinations_are_generated(chosen: dict[str, tuple[Any, ...]]) -> None:
     expected = set()
-    for combination in product(*LISTS.values()):
+    for combination in product(*(LISTS | chosen).values()):
         values = dict(zip(LISTS, combination, strict=True))
         if values["machine"] == "host":
-            values |= {"qemu": None, "vhost": None, "ioregionfd": None}
+            values |= dict.fromkeys(("qemu", "vhost", "ioregionfd", *CHOSEN))
         if valid(**values):
             expected.add(tuple(values.values()))
-    leaves = [case.values_[:-1] for case in load_latency().leaves()]
+    leaves = [case.values_[:-1] for case in load_latency(1, **chosen).leaves()]
     assert len(leaves) == len(set(leaves))
     assert set(leaves) == expected
 
@@ -77,14 +87,14 @@ def test_exactly_the_valid_combinations_are_generated() -> None:
         (
             {"machine": ("microvm",), "interface": ("bridge",), "reflector": ("moongen",), "ioregionfd": (False,),
              "vhost": (False,), "qemu": (("q", ""),)},
-            {"machine": "microvm", "interface": "bridge", "qemu": ("q", ""), "vhost": False, "ioregionfd": False,
+            {"machine": "microvm", "interface": "bridge", "qemu": ("q", ""), "vhost": False, "ioregionfd": False, **LEFT,
              "reflector": "moongen"},
             2,
             "PCI bus",
         ),
         (
             {"machine": ("host",), "interface": ("bridge",), "reflector": ("moongen",)},
-            {"machine": "host", "interface": "bridge", "qemu": None, "vhost": None, "ioregionfd": None,
+            {"machine": "host", "interface": "bridge", "qemu": None, "vhost": None, "ioregionfd": None, **LEFT,
              "reflector": "moongen"},
             2,
             "only on pnic",
@@ -123,6 +133,13 @@ def test_parameters_that_do_not_apply_are_none_and_do_not_multiply() -> None:
     leaves = list(load_latency(machine=("host",), interface=("pnic",), rate=(1,), reflector=("xdp",)).leaves())
     assert len(leaves) == 1
     assert leaves[0]["qemu"] is leaves[0]["vhost"] is leaves[0]["ioregionfd"] is None
+
+
+def test_queues_and_ring_sizes_cost_a_boot_and_no_new_network() -> None:
+    order = [parameter.name for parameter in KIND.parameters]
+    (guest,) = [stage for stage in KIND.stages if stage.name == "guest"]
+    assert order.index("ioregionfd") < order.index("queues") <= order.index(guest.parameter) < order.index("reflector")
+    assert guest.parameter == "tx_queue_size", "a guest with other queues or rings is another guest"
 
 
 @pytest.mark.parametrize("at", ["first", "last"])

@@ -11,6 +11,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import example
 import example_campaign
 import pytest
 import sample_output as sample
@@ -258,6 +259,22 @@ def test_the_search_finds_rows_with_all_words(page):
     expect(page.locator("#trials tbody tr")).to_have_count(0)
     page.click("#clear")
     assert len(rows(page)) == 48 and page.input_value("#search") == ""
+
+
+def test_what_some_leave_to_qemu_is_a_default_to_filter_by_and_sorts_apart_from_numbers(viewer, tmp_path):
+    guest = {"machine": "pcvm", "interface": "bridge", "reflector": "xdp", "size": 60, "runtime": 30}
+    guest |= {"qemu": "normal", "vhost": True, "ioregionfd": False}
+    for number, chosen in enumerate(({"queues": 16}, {}, {"queues": 4})):
+        example.add(tmp_path, {**guest, **chosen}, 10, 0, latency_ns=100_000 + number)
+    example.add(tmp_path, example.HOST, 10, 0)
+    render(tmp_path, tmp_path / "report.html")
+    page = viewer.open(tmp_path / "report.html")
+    page.locator("#trials th button", has_text="queues").click()
+    assert column(page, "queues") == ["default", "4", "16", "–"]
+    page.get_by_label("queues").select_option("default")
+    assert column(page, "queues") == ["default"]
+    page.get_by_label("queues").select_option("4")
+    assert column(page, "queues") == ["4"]
 
 
 def test_a_click_on_a_header_sorts_numbers_as_numbers_and_back(page):

@@ -48,7 +48,7 @@ def test_no_file_is_no_failure_and_one_that_cannot_be_read_is_an_error(tmp_path:
 
 def test_the_labels_are_those_of_the_set_up_as_the_runner_describes_it() -> None:
     names = tuple(parameter.name for parameter in KIND.parameters)
-    case = Case(names, ("pcvm", "bridge", ("my_build", "/x"), True, False, "xdp"))
+    case = Case(names, ("pcvm", "bridge", ("my_build", "/x"), True, False, 4, None, 512, "xdp"))
     described = ", ".join(KIND.labels(case))
     for what in (f"guest ({described})", f"all others with {described}"):
         assert NotedFailure(None, what, "").labels == set(KIND.labels(case))
@@ -84,6 +84,31 @@ def test_a_line_that_was_cut_off_does_not_hide_the_others(tmp_path: Path) -> Non
 def test_a_set_up_that_failed_stays_so_until_something_is_measured_on_it(measured: list[Measured], is_open: bool) -> None:
     failure = NotedFailure(NOON, "guest (machine pcvm)", "no image")
     assert (still_open([failure], lambda trial: False, measured) == [failure]) == is_open
+
+
+GUEST = frozenset({"machine pcvm", "interface bridge", "qemu q", "vhost off", "ioregionfd off"})
+
+
+@pytest.mark.parametrize(
+    ("what", "labels", "concerned"),
+    [
+        (GUEST, GUEST | {"reflector xdp"}, True),
+        (GUEST, GUEST | {"queues default", "reflector xdp"}, True),
+        (GUEST, GUEST | {"queues 4", "reflector xdp"}, False),
+        (GUEST | {"reflector xdp"}, GUEST | {"rx_queue_size 512", "reflector xdp"}, False),
+        (GUEST | {"queues 4"}, GUEST | {"queues 4", "reflector xdp"}, True),
+        (GUEST | {"queues 4"}, GUEST | {"queues 4", "tx_queue_size 256", "reflector xdp"}, False),
+        (GUEST | {"queues 4"}, GUEST | {"reflector xdp"}, False),
+        ({"machine pcvm", "interface bridge"}, GUEST | {"queues 4", "reflector xdp"}, True),
+        ({"machine host", "interface pnic"}, {"machine host", "interface pnic", "reflector xdp"}, True),
+    ],
+)
+def test_a_guest_whose_queues_are_left_to_qemu_is_another_set_up_than_one_with_them(
+    what: frozenset[str], labels: frozenset[str], concerned: bool
+) -> None:
+    failure = NotedFailure(NOON, f"guest ({', '.join(sorted(what))})", "no image")
+    assert failure.concerns(labels) == concerned
+    assert (still_open([failure], lambda trial: False, [Measured(frozenset(labels), LATER)]) == []) == concerned
 
 
 def test_a_trial_that_failed_stays_so_until_it_is_done() -> None:

@@ -19,6 +19,12 @@ from autotest.results.names import (
 TOKENS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9.-]{0,12}", fullmatch=True)
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,16}", fullmatch=True)
 NUMBERS = st.integers(1, 999_999)
+CHOSEN = st.none() | NUMBERS
+#: Parts of a name that also are names of QEMU builds, machines and so on: what a parser could take them for.
+PART = st.sampled_from(
+    ["queues4", "rxq512", "txq256", "vhoston", "vhostoff", "ioregionfdoff", "ioregionfdon", "xdp", "10kpps", "60B", "5s", "host"]
+)
+LOOKALIKES = st.lists(PART, min_size=1, max_size=6).map("_".join)
 
 
 @given(NAMES, st.integers(0, 10**8), st.sampled_from(["output", "histogram", "trial"]))
@@ -29,12 +35,34 @@ def test_a_trial_file_name_is_parsed_back_to_what_it_was_made_of(infix, repetiti
     assert parse_file_name(acc_histogram_file(infix)) == ResultFile("acc_histogram", infix, None)
 
 
-@given(TOKENS, TOKENS, NAMES, st.booleans(), st.booleans(), TOKENS, NUMBERS, NUMBERS, NUMBERS)
-def test_a_guest_infix_is_parsed_back(machine, interface, qemu, vhost, ioregionfd, reflector, rate, size, runtime):
+@given(
+    TOKENS | PART, TOKENS | PART, NAMES | LOOKALIKES, st.booleans(), st.booleans(), TOKENS | PART,
+    st.tuples(NUMBERS, NUMBERS, NUMBERS), st.tuples(CHOSEN, CHOSEN, CHOSEN),
+)  # fmt: skip
+def test_a_guest_infix_is_parsed_back(machine, interface, qemu, vhost, ioregionfd, reflector, load, chosen):
     if machine == "host":
         return
-    case = LoadLatencyCase(machine, interface, reflector, rate, size, runtime, qemu, vhost, ioregionfd)
+    case = LoadLatencyCase(machine, interface, reflector, *load, qemu, vhost, ioregionfd, *chosen)
     assert parse_load_latency_infix(case.infix) == case
+
+
+@pytest.mark.parametrize(
+    "qemu", ["q_queues4", "q_rxq512_txq256", "q_vhoston_ioregionfdoff_queues4", "queues4", "a_vhoston_ioregionfdoff_xdp_1kpps"]
+)
+@pytest.mark.parametrize("chosen", [{}, {"queues": 2}, {"queues": 1, "rx_queue_size": 1024, "tx_queue_size": 256}], ids=str)
+def test_a_qemu_build_that_is_named_like_queues_is_not_taken_for_them(qemu, chosen):
+    case = LoadLatencyCase("pcvm", "bridge", "xdp", 10, 60, 5, qemu, True, False, **chosen)
+    assert parse_load_latency_infix(case.infix) == case
+
+
+def test_queues_and_ring_sizes_are_named_only_where_they_are_said():
+    def name(**chosen):
+        return load_latency_infix("pcvm", "bridge", "xdp", 10, 60, 5, "q", True, False, **chosen)
+
+    assert name() == "pcvm_bridge_q_vhoston_ioregionfdoff_xdp_10kpps_60B_5s"
+    assert name(queues=4) == "pcvm_bridge_q_vhoston_ioregionfdoff_queues4_xdp_10kpps_60B_5s"
+    assert name(tx_queue_size=256, rx_queue_size=512) == "pcvm_bridge_q_vhoston_ioregionfdoff_rxq512_txq256_xdp_10kpps_60B_5s"
+    assert name(queues=1) != name(), "what is said decides, not what it comes to"
 
 
 def test_the_infix_is_the_one_the_older_tool_used():
@@ -63,6 +91,11 @@ def test_too_long_and_contradictory_names_are_refused():
         TrialName("x" * 240, 0)
     with pytest.raises(ResultsError, match="has no qemu"):
         load_latency_infix("host", "pnic", "xdp", 1, 60, 1, qemu="q")
+    with pytest.raises(ResultsError, match="no queues"):
+        load_latency_infix("host", "pnic", "xdp", 1, 60, 1, queues=1)
+    for value in (0, True, "4"):
+        with pytest.raises(ResultsError, match="tx_queue_size"):
+            load_latency_infix("pcvm", "bridge", "xdp", 1, 60, 1, "q", True, False, tx_queue_size=value)
     with pytest.raises(ResultsError, match="needs qemu"):
         load_latency_infix("pcvm", "bridge", "xdp", 1, 60, 1)
     with pytest.raises(ResultsError, match="rate"):
@@ -77,7 +110,15 @@ def test_other_files_are_not_taken_for_results(name):
     assert parse_file_name(name) is None
 
 
-@pytest.mark.parametrize("infix", ["host_pnic_xdp_01kpps_60B_5s", "host_pnic_q_vhoston_ioregionfdon_xdp_1kpps_60B_5s", "x"])
+@pytest.mark.parametrize(
+    "infix",
+    [
+        "host_pnic_xdp_01kpps_60B_5s", "host_pnic_q_vhoston_ioregionfdon_xdp_1kpps_60B_5s", "x",
+        "host_pnic_queues4_xdp_1kpps_60B_5s",
+        *(f"pcvm_bridge_q_vhoston_ioregionfdon_{marks}_xdp_1kpps_60B_5s"
+          for marks in ("queues0", "queues04", "queues", "txq256_rxq256", "rxq256_queues4", "queues4_queues4", "queues4__rxq9")),
+    ],
+)  # fmt: skip
 def test_other_infixes_are_not_taken_for_load_latency(infix):
     assert parse_load_latency_infix(infix) is None
 

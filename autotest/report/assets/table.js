@@ -56,7 +56,8 @@ function updateTable() {
   if (view.sort !== null) {
     const { value } = columns[view.sort];
     const sign = view.descending ? -1 : 1;
-    const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : a < b ? -1 : a > b ? 1 : 0);
+    const isNumber = (found) => Number(typeof found === "number");
+    const order = (a, b) => isNumber(a) - isNumber(b) || (isNumber(a) ? a - b : a < b ? -1 : a > b ? 1 : 0);
     const none = (found) => found === null || found === "";
     view.rows.sort((one, other) => {
       const [a, b] = [value(one), value(other)];

@@ -13,7 +13,14 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from autotest.report.plots.layout import Layout, Series
-from autotest.report.plots.style import PLAIN, Chart, hollow, hollow_key, key, line_style
+from autotest.report.plots.style import (
+    PLAIN,
+    Chart,
+    hollow,
+    hollow_key,
+    key,
+    line_style,
+)
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,13 @@ from autotest.errors import ResultsError, UsageError
 from autotest.report.cases import LOAD, Case, count_left_out, shown
 from autotest.report.plots import KINDS, View
 from autotest.report.plots.figure import CHARTS, draw
-from autotest.report.plots.layout import Layout, arrange, check_names, listed, parameters_that_differ
+from autotest.report.plots.layout import (
+    Layout,
+    arrange,
+    check_names,
+    listed,
+    parameters_that_differ,
+)
 from autotest.report.plots.load import achieved
 from autotest.report.plots.style import COLOURS, DISTINCT, RC
 from autotest.results.files import make_directory, write_atomically

@@ -12,7 +12,14 @@ from typing import Final, NamedTuple
 
 from autotest.errors import UsageError
 from autotest.report.cases import LOAD, Case, differing, plain, shown
-from autotest.report.trials import Parameters, Value
+from autotest.report.parameters import (
+    DEFAULT,
+    QEMU_CHOOSES,
+    Parameters,
+    Value,
+    names_of,
+    value_of,
+)
 
 MAX_PANELS: Final = 12
 _IN_A_ROW: Final = 3
@@ -169,7 +176,8 @@ def _divide(cases: Sequence[Case], by: Sequence[str], beside: str, load_axis: bo
 def _follows(cases: Iterable[Case], names: Sequence[str], other: str) -> bool:
     """Whether the values of these parameters leave only one for the other, as machine ``host`` does for its interface."""
     found: dict[_Key, Value | None] = {}
-    return all(found.setdefault(_key(case, names), case.parameters.get(other)) == case.parameters.get(other) for case in cases)
+    pairs = ((_key(case, names), value_of(case.parameters, other)) for case in cases)
+    return all(found.setdefault(key, value) == value for key, value in pairs)
 
 
 def _grid(cases: Sequence[Case], names: _Names) -> list[tuple[list[Case], int, int]]:
@@ -203,18 +211,21 @@ def _sorted_groups(cases: Iterable[Case], names: Sequence[str]) -> dict[_Key, li
 
 def _ranks(cases: Iterable[Case], name: str) -> list[Value | None]:
     """The values of a parameter in their order; None where it does not apply."""
-    found = dict.fromkeys(case.parameters.get(name) for case in cases)
+    found = dict.fromkeys(value_of(case.parameters, name) for case in cases)
+    if name in QEMU_CHOOSES:
+        first = (None, DEFAULT)
+        return sorted(found, key=lambda value: first.index(value) - len(first) if value in first else int(value))
     if all(value is None or isinstance(value, int) for value in found):
         return sorted(found, key=lambda value: -1 if value is None else int(value))
     return list(found)
 
 
 def _key(case: Case, names: Iterable[str]) -> _Key:
-    return tuple(case.parameters.get(name) for name in names)
+    return tuple(value_of(case.parameters, name) for name in names)
 
 
 def _known(cases: Iterable[Case]) -> list[str]:
-    return list(dict.fromkeys(name for case in cases for name in case.parameters))
+    return names_of(case.parameters for case in cases)
 
 
 def _title(case: Case, names: Sequence[str]) -> str:

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from autotest.report.cases import Case
 from autotest.report.metrics import METRICS
 from autotest.report.plots.layout import Layout, Series
-from autotest.report.plots.style import GREY, PALE, PLAIN, Chart, hollow, hollow_key, key, line_style
+from autotest.report.plots.style import (
+    GREY,
+    PALE,
+    PLAIN,
+    Chart,
+    hollow,
+    hollow_key,
+    key,
+    line_style,
+)
 
 Floats = NDArray[np.float64]
 
