@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotest import __version__, commands, reporting
+from autotest import __version__, campaigns, checking, commands, reporting
 from autotest.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -151,6 +151,7 @@ def _add_guest_commands(add: _Adder) -> None:
     parser.add_argument("-d", "--debug", action="store_true", help="with a GDB server for the guest's kernel")
     parser.add_argument("-I", "--ioregionfd", action="store_true", help="use-ioregionfd: needs a patched QEMU")
     parser.add_argument("-V", "--vhost", action="store_true", help="vhost in the kernel")
+    parser.add_argument("-Q", "--queues", type=_positive, metavar="N", help="pairs of queues")
     parser.add_argument("-r", "--rx-queue-size", type=_positive, metavar="N", help="descriptors of a receive queue")
     parser.add_argument("-t", "--tx-queue-size", type=_positive, metavar="N", help="descriptors of a transmit queue")
     parser.add_argument("-q", "--qemu-path", default="", metavar="PATH", help="QEMU: the program or its folder")
@@ -167,7 +168,7 @@ def _add_guest_commands(add: _Adder) -> None:
 def _add_campaign_commands(add: _Adder) -> None:
     parser = add(
         "test-load-lat-file",
-        commands.test_load_latency,
+        campaigns.test_load_latency,
         "Run the load-latency tests that are not done yet.",
         "autotest test-load-lat-file --dry-run tests.conf",
     )
@@ -188,15 +189,23 @@ def _add_campaign_commands(add: _Adder) -> None:
     _add_accept(parser, "count trials of this verdict as done, and note that in their records; may be repeated")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit test case for each trial")
     parser = add(
+        "check",
+        checking.check,
+        "Look whether the testbed has what the tests need, and whether something spoils the numbers; without tests, what all need.",
+        "autotest check tests.conf",
+    )
+    _add_test_files(parser, "tests (default: what every test needs)")
+    parser.add_argument("--junit", type=Path, metavar="FILE.xml", help="also write what was found as JUnit tests")
+    parser = add(
         "acc-load-lat-file",
-        commands.accumulate_load_latency,
+        campaigns.accumulate_load_latency,
         "Sum the histograms over repetitions.",
         "autotest acc-load-lat-file tests.conf",
     )
     _add_test_files(parser)
     parser = add(
         "status",
-        commands.status,
+        campaigns.status,
         "What is done, to do, invalid and failed, and how long the rest takes. Needs no testbed.",
         "autotest status tests.conf",
     )
@@ -345,8 +354,8 @@ def _add_accept(
     )
 
 
-def _add_test_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="tests (default ./tests.conf)")
+def _add_test_files(parser: argparse.ArgumentParser, text: str = "tests (default ./tests.conf)") -> None:
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
     parser.add_argument("-t", "--tests", nargs="+", type=Path, default=[], metavar="FILE", help="the same")
 
 

@@ -92,7 +92,7 @@ def _read(directory: Path, infixes: list[str] | None) -> Results:
 
 def _sources(options: argparse.Namespace) -> Iterator[tuple[Path, list[str] | None, list[str]]]:
     """Directory, test cases (None: all) and selection of each source."""
-    from autotest.commands import load_campaign
+    from autotest.campaigns import load_campaign
     from autotest.report.selection import split_source
 
     for text in options.sources or ["tests.conf"]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from autotest.errors import ConfigError, Problem, ResultsError, UsageError
 from autotest.measurements.kind import MeasurementKind
 from autotest.plan.parameters import Case, Section
 from autotest.plan.tree import Exclusion, Tree
+from autotest.preflight.preflight import Preflight, look
 from autotest.results.names import TrialName
 from autotest.results.records import acceptance
 from autotest.results.store import ResultStore
@@ -61,6 +63,7 @@ class Campaign:
         """How the trials ended that were measured so far; also what there is of a run that was interrupted."""
         self._stores: dict[Path, ResultStore] = {}
         self._rerun: set[tuple[Path, TrialName]] = set()
+        self._blocked: dict[Case, str] = {}
         self._recorder = Recorder(kind)
 
     def store(self, section: Section) -> ResultStore:
@@ -114,6 +117,15 @@ class Campaign:
         """How many parameters the set-up depends on."""
         names = [parameter.name for parameter in self.kind.parameters]
         return max(names.index(stage.parameter) for stage in self.kind.stages) + 1
+
+    def by_set_up(self, is_counted: Callable[[Planned], bool] = lambda planned: True) -> Counter[Case]:
+        """How many trials each set-up has, in the order of the plan; those without any that counts are left out."""
+        found: Counter[Case] = Counter()
+        depth = self.set_up_depth
+        for planned in self.trials():
+            if is_counted(planned):
+                found[planned.case.prefix(depth)] += 1
+        return found
 
     # -- checks before anything is touched -----------------------------------------------------------------
 
@@ -169,6 +181,13 @@ class Campaign:
             files = ", ".join(dict.fromkeys(str(section.file) for section in self.sections))
             raise UsageError(f"{files}: no valid combination of parameters; --dry-run says why each was left out")
 
+    def preflight(self, servers: Servers, set_ups: Iterable[Case]) -> Preflight[Case]:
+        """Look at the servers for what these set-ups need. Those that lack it are not tried by :meth:`run`."""
+        needs = {set_up: self.kind.requirements(servers.testbed, set_up) for set_up in set_ups}
+        found = look(servers, needs)
+        self._blocked = {set_up: found.words(blocking) for set_up, blocking in found.blocked().items()}
+        return found
+
     # -- the run -------------------------------------------------------------------------------------------
 
     def run(self, servers: Servers, to_do: int, pause: float = 1.0) -> Summary:
@@ -193,8 +212,16 @@ class Campaign:
         return ", ".join(self.kind.labels(case))
 
     def _jobs(self, servers: Servers) -> Iterator[Job]:
+        recorded: set[tuple[Path, Case]] = set()
+        depth = self.set_up_depth
         for planned in self.trials():
             if not planned.done:
+                set_up = planned.case.prefix(depth)
+                blocked = self._blocked.get(set_up, "")
+                place = self.store(planned.section).outputdir, set_up
+                if blocked and place not in recorded:
+                    recorded.add(place)
+                    self._record_failure(planned.section, Failure(f"preflight ({self._describe(set_up)})", blocked))
                 yield Job(
                     planned.case,
                     str(planned.name),
@@ -203,6 +230,7 @@ class Campaign:
                     planned.section.settings.get("retries", DEFAULT_RETRIES),
                     planned.infix,
                     planned.section.name,
+                    blocked,
                 )
 
     def _record_failure(self, section: Section, failure: Failure) -> None:

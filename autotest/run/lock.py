@@ -77,7 +77,8 @@ class TestbedLock:
             "file": str(testbed.file.absolute()),
             "journal": str(self._journal.path or ""),
         }
-        place = f"@{testbed.host.netns}" if testbed.host.netns else ""
+        netns = testbed.lab.host_netns if testbed.lab else testbed.host.netns
+        place = f"@{netns}" if netns else ""
         host = testbed.host
         named = {"tmux socket": host.tmux_socket, "interface": host.test_iface, "bridge": host.admin_bridge}
         self._things = [f"{what} {name}{place}" for what, name in named.items() if name]

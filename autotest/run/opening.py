@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext
 
 from autotest.config.testbed import Testbed
 from autotest.errors import TestbedError
+from autotest.interfaces import InterfaceKind
 from autotest.lab.lab import Lab
-from autotest.network.kinds import InterfaceKind
 from autotest.run.journal import UndoFailed
 from autotest.run.lock import TestbedLock
 from autotest.run.recovery import journaled_servers, left_journals, undo_left, whose

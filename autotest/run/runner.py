@@ -17,6 +17,7 @@ from autotest.run.stages import EnteredStages, Stage, StageFailed
 log = logging.getLogger(__name__)
 
 DEFAULT_RETRIES = 2
+BLOCKED = "blocked by preflight"
 SAME_FAILURES = 3  # test cases in a row that fail the same way, after which the rest of their set-up is not tried
 _NUMBER = re.compile(r"\d+")
 
@@ -44,6 +45,7 @@ class Job:
         retries: how often it, or a stage that it needs, is tried again.
         test_case: what it is a repetition of; empty: it is the only one.
         group: where it belongs to, for the user.
+        blocked: why it is known to be impossible on the testbed as it is, so that it is not tried; empty where it is not.
     """
 
     case: Case
@@ -53,6 +55,7 @@ class Job:
     retries: int = DEFAULT_RETRIES
     test_case: str = ""
     group: str = ""
+    blocked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class Runner(Generic[Context]):
         self._stages = len(stages)
         self._entered = EnteredStages(stages, context, self._teardown_failed)
         self._given_up: dict[tuple[int, Case], int] = {}  # stage and prefix -> index into failures
+        self._blocked: dict[str, int] = {}  # reason -> index into failures
         self._streak: _Streak | None = None
 
     def run(self, jobs: Iterable[Job], total: int) -> Summary:
@@ -127,8 +131,10 @@ class Runner(Generic[Context]):
 
     def _do(self, job: Job, position: str) -> str:
         """Do a job; returns why it failed for good, empty where it is done."""
+        if job.blocked:
+            return self._not_tried(job.blocked)
         if (given_up := self._given_up_for(job.case)) is not None:
-            return f"{given_up.name}: {given_up.reason}"
+            return self._one_more(given_up)
         reason = ""
         for attempt in range(job.retries + 1):
             if attempt:
@@ -157,6 +163,19 @@ class Runner(Generic[Context]):
                 log.info("%s %s: %s (%.1f s)", position, job.name, figures, time.monotonic() - start)
                 return ""
         return reason
+
+    def _not_tried(self, reason: str) -> str:
+        """Count a job that is blocked: all for one reason are one failure."""
+        if reason not in self._blocked:
+            self._blocked[reason] = len(self._summary.failures)
+            self._summary.failures.append(Failure(BLOCKED, reason, 0))
+        return self._one_more(self._blocked[reason])
+
+    def _one_more(self, index: int) -> str:
+        """Count another job to a failure; returns that in words."""
+        known = self._summary.failures[index]
+        self._summary.failures[index] = Failure(known.name, known.reason, known.trials + 1)
+        return f"{known.name}: {known.reason}"
 
     def _leave_what_broke(self, error: Exception, keep: int) -> str:
         """Leave the stages from the one that broke on; returns what is known of why a trial or a stage failed.
@@ -194,13 +213,11 @@ class Runner(Generic[Context]):
             why = f"not tried: {SAME_FAILURES} test cases before failed the same way: {reason}"
             self._give_up(job, last, set_up, Failure(f"all others with {self._describe(set_up)}", why, 0))
 
-    def _given_up_for(self, case: Case) -> Failure | None:
-        """Why nothing on the set-up of that case is tried any more."""
+    def _given_up_for(self, case: Case) -> int | None:
+        """The failure because of which nothing on the set-up of that case is tried any more, by its index."""
         for (index, prefix), failure in self._given_up.items():
             if self._entered.prefix(index, case) == prefix:
-                known = self._summary.failures[failure]
-                self._summary.failures[failure] = Failure(known.name, known.reason, known.trials + 1)
-                return known
+                return failure
         return None
 
     def _give_up(self, job: Job, index: int, prefix: Case, failure: Failure) -> None:

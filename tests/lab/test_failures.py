@@ -78,15 +78,15 @@ def test_a_guest_that_does_not_boot_is_recorded_with_its_console_and_its_sibling
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("root_disk_file", "host: there is no root_disk_file /nonexistent: put it there, or name another"),
-        ("qemu_path", "host: the guest (qemu_path, or qemus in tests.conf) needs /nonexistent/qemu-system-x86_64: "),
+        ("root_disk_file", "host: files of the guest: there is no root_disk_file /nonexistent; put it there, or name another"),
+        ("qemu_path", "host: QEMU default: /nonexistent/qemu-system-x86_64: there is no such program; install it there"),
     ],
 )
 def test_a_missing_image_and_a_wrong_qemu_path_are_recorded(lab, tests, tmp_path, key: str, reason: str):
     tests.write(repetitions="2", retries="1")
     with RunningCampaign(with_values(lab, tmp_path / "wrong.conf", **{key: "/nonexistent"}), tests) as campaign:
-        log = campaign.end(code=1)
-    assert log.count(f"guest cannot be set up: {reason}") == 2
+        log = campaign.end(code=3)
+    assert log.count(f"failed: blocked by preflight: {reason}") == 1 and "(2 trials)" in log
     assert "0 trials done, 2 failed" in log
     [failure] = failures(tests)
     assert failure["reason"].startswith(reason)

@@ -33,7 +33,8 @@ HOST, GUEST = HostConfig(fqdn="localhost"), GuestConfig(fqdn="nobody.invalid")
 TESTBED = Testbed(Path("a.conf"), HOST, GUEST, LoadGenConfig(fqdn="localhost"))
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
-    "ioregionfd": (False,), "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
+    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,),
+    "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
 }  # fmt: skip
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 with framing), total 5 packets with 320 bytes "
@@ -277,6 +278,21 @@ def test_the_dry_run_counts_all_done_and_to_do_and_says_why_cases_are_left_out(t
     assert "qemu q:" in text and "vhost off" in text
     (left_out,) = [line for line in lines if "interface bridge" in line and "ioregionfd on" in line]
     assert "4 trials" in left_out and "only on microvm" in left_out
+
+
+def test_the_dry_run_tells_what_is_left_to_qemu_from_other_values(tmp_path: Path) -> None:
+    lines = list(describe(Campaign(KIND, [section(tmp_path, interface=("bridge",), rate=(10,), queues=(4, None))])))
+    found = [line.strip("│├└─ ").partition(":")[0] for line in lines]
+    assert found[found.index("ioregionfd off") + 1 :][:4] == ["queues 4", "reflector xdp", "queues default", "reflector xdp"]
+    assert not any("queue_size" in line for line in lines)
+
+
+def test_results_that_are_there_count_for_what_is_left_to_qemu_alone(tmp_path: Path) -> None:
+    run(Fake(), section(tmp_path, interface=("bridge",)))
+    more = Fake()
+    run(more, section(tmp_path, interface=("bridge",), queues=(None, 4)))
+    expected = {f"pcvm_bridge_q_vhostoff_ioregionfdoff_queues4_xdp_{rate}kpps_60B_1s" for rate in (10, 20)}
+    assert {name for name, _ in more.measured} == expected
 
 
 def test_the_dry_run_does_not_make_the_output_directory(tmp_path: Path) -> None:

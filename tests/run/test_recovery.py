@@ -18,7 +18,7 @@ import pytest
 
 from autotest.config.testbed import LoadGenConfig, Testbed, load_testbed
 from autotest.errors import TestbedError
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS
 from autotest.run import recovery
 from autotest.run.journal import Change, UndoFailed, read_journal
 from autotest.run.opening import open_testbed, undo_what_is_left
@@ -30,7 +30,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from autotest.config.testbed import load_testbed
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS
 from autotest.run.opening import open_testbed
 
 with open_testbed(load_testbed(Path(sys.argv[1]), Path(".")), exclusive=True) as servers, servers.journal.scope():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
-from autotest.run.runner import Failure, Job, Outcome, Runner, Summary
+from autotest.run.runner import BLOCKED, Failure, Job, Outcome, Runner, Summary
 from autotest.run.stages import Stage
 
 NAMES = ("a", "b", "c", "d")
@@ -297,3 +297,13 @@ def test_each_job_that_came_to_an_end_is_told_with_its_problem_also_of_a_run_tha
     assert [outcome.name for outcome in told] == [job.name for job in jobs[:4]]
     assert "hangs" in problems[0] and "no such thing" in problems[1] and "no such thing" in problems[2]
     assert problems[3] == "" and all(outcome.seconds >= 0 for outcome in told)
+
+
+def test_blocked_jobs_are_not_tried_and_are_one_failure_for_each_reason(recorder: Recorder) -> None:
+    ended: list[Outcome] = []
+    jobs = [recorder.job(number, 1) for number in range(4)]
+    jobs = [dataclasses.replace(job, blocked=why) for job, why in zip(jobs, ("no KVM", "", "no KVM", "no NIC"), strict=True)]
+    summary = Runner(recorder.stages("a", "b"), None, pause=0, ended=ended.append).run(jobs, 4)
+    assert recorder.events == "+a1 +b11 11 -b11 -a1".split() and recorder.recorded == []
+    assert summary.done == 1 and summary.failures == [Failure(BLOCKED, "no KVM", 2), Failure(BLOCKED, "no NIC", 1)]
+    assert [outcome.problem for outcome in ended] == [f"{BLOCKED}: no KVM", "", f"{BLOCKED}: no KVM", f"{BLOCKED}: no NIC"]

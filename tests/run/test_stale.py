@@ -31,7 +31,8 @@ TESTBED = Testbed(
 )
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
-    "ioregionfd": (False,), "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
+    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,),
+    "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
 }  # fmt: skip
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 Mbit/s with framing), total 5 packets with 320 bytes "

@@ -22,7 +22,8 @@ from autotest.run.status import Status, read_status
 
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
-    "ioregionfd": (False,), "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (30,),
+    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,),
+    "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (30,),
 }  # fmt: skip
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 Mbit/s with framing), total 5 packets with 320 bytes "
@@ -275,6 +276,22 @@ def test_set_ups_that_lack_a_parameter_and_single_ones_are_shown(tmp_path: Path)
     lines = text(section(tmp_path, interface=("bridge",))).splitlines()
     assert lines[1] == "all with machine pcvm, interface bridge, qemu q, vhost off, ioregionfd off, reflector xdp"
     assert [line.split() for line in lines[2:4]] == [["done", "to", "do", "failed", "invalid"], ["0", "4", "0", "0"]]
+
+
+def test_what_is_left_to_qemu_is_a_default_where_there_are_other_values(tmp_path: Path) -> None:
+    lines = text(section(tmp_path, machine=("host", "pcvm"), interface=("bridge",), queues=(None, 4))).splitlines()
+    assert [line.split()[:5] for line in lines[2:6]] == [
+        ["machine", "qemu", "vhost", "ioregionfd", "queues"],
+        ["host", "-", "-", "-", "-"], ["pcvm", "q", "off", "off", "default"], ["pcvm", "q", "off", "off", "4"],
+    ]  # fmt: skip
+
+
+def test_a_guest_that_failed_holds_back_only_those_with_the_same_queues(tmp_path: Path) -> None:
+    fail(tmp_path, "guest (machine pcvm, interface bridge, qemu q, vhost off, ioregionfd off)")
+    many = section(tmp_path, interface=("bridge",), queues=(None, 4))
+    assert [row.held_back for row in read(many).sections[0].set_ups] == [4, 0]
+    fail(tmp_path, "guest (machine pcvm, interface bridge, qemu q, vhost off, ioregionfd off, queues 4)")
+    assert [row.held_back for row in read(many).sections[0].set_ups] == [4, 4]
 
 
 def test_a_section_without_a_valid_combination_says_so(tmp_path: Path) -> None:

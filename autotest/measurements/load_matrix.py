@@ -1,0 +1,188 @@
+"""The matrix of load latency: its parameters, the single values of a section, and which combinations are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from autotest.config import values
+from autotest.errors import ResultsError
+from autotest.interfaces import INTERFACE_KINDS
+from autotest.interfaces.kind import QEMU_TX_RING
+from autotest.plan.parameters import Parameter, Rule, Setting
+from autotest.results.names import acc_histogram_file
+from autotest.results.verdicts import DEFAULT_TOLERANCES, TOLERANCE_PREFIX
+from autotest.run.runner import DEFAULT_RETRIES
+from autotest.traffic.reflectors import REFLECTOR_KINDS
+
+MACHINES = ("host", "pcvm", "microvm")
+MAX_FRAME_SIZE = 1514  # a frame of the usual MTU of 1500 bytes with its 14-byte header, without CRC
+MAX_QUEUES = 256  # pairs: MAX_TAP_QUEUES of the kernel's tun driver
+RING_SIZES = 256, 1024  # descriptors: the least and the most that virtio-net takes (hw/net/virtio-net.c of QEMU)
+_LONGEST_QEMU_NAME = 80
+MIN_FRAME_SIZE = 60  # bytes without CRC: Ethernet's minimum
+
+
+def _qemu_build(text: str) -> tuple[str, str]:
+    """``name:path`` of a QEMU build; an empty path stands for the host's ``qemu_path``."""
+    name, _, path = text.partition(":")
+    values.word(name)
+    if len(name) > _LONGEST_QEMU_NAME:
+        raise ValueError(f"{name!r} is too long, {len(name)} characters: at most {_LONGEST_QEMU_NAME} fit into the result names")
+    try:
+        acc_histogram_file(name)
+    except ResultsError as error:
+        raise ValueError(str(error)) from None
+    return name, values.path(path) if path else ""
+
+
+def _interface(text: str) -> str:
+    """The name of an interface kind; published configurations of the older tool have vhost in the name."""
+    name = text.removesuffix("-vhost")
+    if name != text and text not in INTERFACE_KINDS and name in INTERFACE_KINDS:
+        raise ValueError(f"{text!r} is interface {name} with vhost: write {name}, and vhosts = yes")
+    return values.choice(tuple(INTERFACE_KINDS))(text)
+
+
+def has_guest(prefix: Any) -> bool:
+    return prefix["machine"] != "host"
+
+
+def _on_off(value: bool) -> str:
+    return "on" if value else "off"
+
+
+def _or_default(value: int | None) -> str:
+    return "default" if value is None else str(value)
+
+
+def _left_to_qemu(name: str, key: str, parse: Callable[[str], int]) -> Parameter:
+    """A parameter whose value is None, and of which nothing is said anywhere, where QEMU's own is used."""
+    older = (name,) if name != key else ()
+    return Parameter(name, key, values.or_default(parse), older, (None,), applies=has_guest, show=_or_default)
+
+
+PARAMETERS = (
+    Parameter("machine", "machines", values.choice(MACHINES)),
+    Parameter("interface", "interfaces", _interface),
+    Parameter(
+        "qemu",
+        "qemus",
+        _qemu_build,
+        default=(("default", ""),),
+        applies=has_guest,
+        show=lambda build: build[0],
+    ),
+    Parameter("vhost", "vhosts", values.boolean, default=(False,), applies=has_guest, show=_on_off),
+    Parameter("ioregionfd", "ioregionfds", values.boolean, default=(False,), applies=has_guest, show=_on_off),
+    _left_to_qemu("queues", "queues", values.integer(1, MAX_QUEUES)),
+    _left_to_qemu("rx_queue_size", "rx_queue_sizes", values.power_of_two(*RING_SIZES, "descriptors")),
+    _left_to_qemu("tx_queue_size", "tx_queue_sizes", values.power_of_two(*RING_SIZES, "descriptors")),
+    Parameter("reflector", "reflectors", values.choice(tuple(REFLECTOR_KINDS))),
+    Parameter("rate", "rates", values.integer(1, 200_000, "kpps")),
+    Parameter(
+        "size",
+        "sizes",
+        values.integer(MIN_FRAME_SIZE, MAX_FRAME_SIZE, "bytes without CRC"),
+        older_keys=("size",),
+    ),
+    Parameter("runtime", "runtimes", values.integer(1, 86_400, "s")),
+)
+
+# From which figures on a trial is not valid; docs/verdicts.md has the reasons for the defaults.
+_TOLERANCES = {
+    "under_sent": values.percentage(0, 100),
+    "over_sent": values.percentage(0, 100),
+    "stopped_early": values.percentage(0, 100),
+    "dropout_seconds": values.integer(0, 86_400, "s"),
+    "min_samples": values.integer(1, 1_000_000_000),
+    "in_flight_frames": values.integer(0, 1_000_000_000, "frames"),
+    "in_flight_share": values.percentage(0, 100),
+    "no_reflection": values.percentage(0, 100),
+}
+
+SETTINGS = (
+    Setting("repetitions", values.integer(1, 100_000), 1),
+    # seconds before each trial: load at 20 kpps whose result is thrown away, and rest; true is what the older tool did
+    Setting("warmup", values.seconds_or_switch(25.0), 0.0),
+    Setting("cooldown", values.seconds_or_switch(20.0), 0.0),
+    Setting("retries", values.integer(0, 100), DEFAULT_RETRIES),
+    Setting("accumulate", values.boolean, True),
+    Setting("outputdir", lambda text: Path(values.path(text)).expanduser()),
+    *(
+        Setting(TOLERANCE_PREFIX + name, parse, getattr(DEFAULT_TOLERANCES, name))
+        for name, parse in _TOLERANCES.items()
+    ),
+)
+
+
+def _reaches(machine: str, interface: str) -> bool:
+    return machine in INTERFACE_KINDS[interface].machines
+
+
+RULES = (
+    Rule(
+        ("machine", "interface"),
+        lambda machine, interface: not _reaches(machine, interface) and INTERFACE_KINDS[interface].nic is None,
+        "this interface is the host's own: only with machine host",
+    ),
+    Rule(
+        ("machine", "interface"),
+        lambda machine, interface: not _reaches(machine, interface) and machine == "host",
+        "this interface is a guest's: not with machine host",
+    ),
+    Rule(
+        ("machine", "interface"),
+        lambda machine, interface: not _reaches(machine, interface),
+        "this interface needs a PCI bus, which microvm has not",
+    ),
+    Rule(
+        ("interface", "vhost"),
+        lambda interface, vhost: bool(vhost) and not INTERFACE_KINDS[interface].vhost,
+        "vhost only with virtio over tap or macvtap",
+    ),
+    Rule(
+        ("machine", "interface", "ioregionfd"),
+        lambda machine, interface, ioregionfd: bool(ioregionfd)
+        and (machine != "microvm" or not INTERFACE_KINDS[interface].ioregionfd),
+        "ioregionfd only on microvm, and only with virtio",
+    ),
+    Rule(
+        ("interface", "queues"),
+        lambda interface, queues: queues is not None and not INTERFACE_KINDS[interface].queues,
+        "several queues only with virtio",
+    ),
+    Rule(
+        ("interface", "rx_queue_size"),
+        lambda interface, descriptors: descriptors is not None and not INTERFACE_KINDS[interface].ring_sizes,
+        "ring sizes only with virtio",
+    ),
+    Rule(
+        ("interface", "tx_queue_size"),
+        lambda interface, descriptors: descriptors is not None and not INTERFACE_KINDS[interface].ring_sizes,
+        "ring sizes only with virtio",
+    ),
+    Rule(
+        ("interface", "tx_queue_size"),
+        lambda interface, descriptors: (descriptors or 0) > INTERFACE_KINDS[interface].longest_tx_ring,
+        f"QEMU makes transmit rings of more than {QEMU_TX_RING} descriptors only with vhost-user",
+    ),
+    Rule(
+        ("machine", "reflector"),
+        lambda machine, reflector: machine == "microvm" and REFLECTOR_KINDS[reflector].needs_pci,
+        "this reflector needs a PCI bus, which microvm has not",
+    ),
+    Rule(
+        ("machine", "interface", "reflector"),
+        lambda machine, interface, reflector: machine == "host"
+        and interface != "pnic"
+        and REFLECTOR_KINDS[reflector].needs_pci,
+        "this reflector needs a PCI bus: with machine host only on pnic",
+    ),
+    Rule(
+        ("interface", "reflector"),
+        lambda interface, reflector: reflector not in (INTERFACE_KINDS[interface].reflectors or (reflector,)),
+        "the guest's driver for this interface takes no XDP program",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Preflight: what a plan needs of the servers, looked at before the first guest boots."""

@@ -1,0 +1,193 @@
+"""What a machine has: programs, files, kernel modules and device files, huge pages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotest.preflight.requirement import Finding, Requirement, failed, passed, warned
+from autotest.preflight.survey import Survey
+
+# For each module a line: what is known of it. A module of which the kernel's own list says nothing may still be built in:
+# where that list is missing, its symbols tell.
+_MODULES = """
+folder=/lib/modules/$(uname -r)
+for module; do
+    name=$(printf %s "$module" | tr - _)
+    if [ -e "/sys/module/$name" ]; then echo loaded
+    elif tr - _ 2>/dev/null <"$folder/modules.builtin" | grep -q "/$name\\.ko"; then echo built-in
+    elif modprobe -n -q -- "$module" 2>/dev/null; then echo loadable
+    elif [ ! -e "$folder/modules.builtin" ] && grep -q -m 1 " ${name}_" /proc/kallsyms; then echo built-in
+    else echo missing
+    fi
+done
+"""
+_AVAILABLE = re.compile(r"^MemAvailable:\s+([0-9]{1,18}) kB$", re.MULTILINE)
+_OPEN = 'exec 3<"$1"'  # not for writing, too: a shell would make a file where there is none
+_MADE_BY = {"/dev/net/tun": "tun", "/dev/vhost-net": "vhost_net", "/dev/vfio/vfio": "vfio-pci"}
+_LOADED_FOR_A_TEST = ("vfio-pci",)  # when a NIC is bound to it
+_THERE = 'for file; do if [ -r "$file" ]; then echo there; else echo missing; fi; done'
+# Of a path some shells only say that there is such a file.
+_PROGRAMS = """
+for program; do
+    found=$(command -v -- "$program") && case $found in
+        /*) [ -f "$found" ] && [ -x "$found" ];;
+    esac && echo there || echo missing
+done
+"""
+
+
+@dataclass(frozen=True)
+class Programs(Requirement):
+    """Programs, each by its name or its path; ``needed_by`` is for the user."""
+
+    programs: tuple[str, ...]
+    needed_by: str
+
+    @property
+    def subject(self) -> str:
+        return f"programs of {self.needed_by}"
+
+    def look(self, survey: Survey) -> Finding:
+        missing = _missing(survey, self.server, _PROGRAMS, self.programs, sudo=False)
+        if missing:
+            return failed(f"there is no {', '.join(missing)}", "install it there, or correct the path in the configuration")
+        return passed(", ".join(self.programs))
+
+
+@dataclass(frozen=True)
+class Files(Requirement):
+    """Files or folders that root can read there, each with the key that names it."""
+
+    files: tuple[tuple[str, str], ...]
+    needed_by: str
+
+    @property
+    def subject(self) -> str:
+        return f"files of {self.needed_by}"
+
+    def look(self, survey: Survey) -> Finding:
+        missing = _missing(survey, self.server, _THERE, [path for _, path in self.files])
+        if missing:
+            named = ", ".join(f"{key} {path}" for key, path in self.files if path in missing)
+            return failed(f"there is no {named}", "put it there, or name another in the configuration")
+        return passed(", ".join(path for _, path in self.files))
+
+
+def _missing(survey: Survey, server: str, script: str, named: Sequence[str], sudo: bool = True) -> list[str]:
+    """Those of which the script does not say that they are there."""
+    answers = survey.server(server).run(["sh", "-c", script, "sh", *named], sudo=sudo).stdout.split()
+    return [name for number, name in enumerate(named) if answers[number : number + 1] != ["there"]]
+
+
+@dataclass(frozen=True)
+class Modules(Requirement):
+    """Modules of the kernel, each loaded, built in, or such that they can be loaded."""
+
+    modules: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        return "kernel modules"
+
+    def look(self, survey: Survey) -> Finding:
+        states = module_states(survey, self.server, self.modules)
+        missing = [module for module, state in states.items() if state == "missing"]
+        if missing:
+            return failed(f"there is no {', '.join(missing)}", "install the kernel's modules, or boot a kernel that has them")
+        return passed(", ".join(f"{module} {state}" for module, state in states.items()))
+
+
+def module_states(survey: Survey, server: str, modules: Sequence[str]) -> dict[str, str]:
+    """Of each module ``loaded``, ``built-in``, ``loadable`` or ``missing``."""
+
+    def ask() -> list[str]:
+        return survey.server(server).run(["sh", "-c", _MODULES, "sh", *modules], sudo=True).stdout.split()
+
+    return dict(zip(modules, survey.once(("modules", server, tuple(modules)), ask), strict=True))
+
+
+@dataclass(frozen=True)
+class DeviceFile(Requirement):
+    """A device file that root can open, which is how the kernel loads its module where that is not loaded yet."""
+
+    path: str
+    needed_by: str
+
+    @property
+    def subject(self) -> str:
+        return self.path
+
+    def look(self, survey: Survey) -> Finding:
+        opened = survey.server(self.server).run(["sh", "-c", _OPEN, "sh", self.path], sudo=True, check=False)
+        if opened.code == 0:
+            return passed("can be opened")
+        why = opened.stderr.strip().rpartition(": ")[2] or f"exit code {opened.code}"
+        detail = f"{self.needed_by} needs it, but it cannot be opened: {why}"
+        module = _MADE_BY.get(self.path)
+        if module is None:
+            return failed(detail, "load the kernel module that makes it")
+        state = module_states(survey, self.server, (module,))[module]
+        if state == "loadable" and module in _LOADED_FOR_A_TEST:
+            return passed(f"comes with module {module}, which is loaded for the test")
+        if state == "missing":
+            return failed(detail, f"boot a kernel that has the module {module}")
+        return failed(
+            detail, f"modprobe {module}" if state == "loadable" else f"{module} is {state}: look who took the file away"
+        )
+
+
+@dataclass(frozen=True)
+class HugepageMemory(Requirement):
+    """So many MiB of huge pages, of the kernel's default size: free, or memory that they can be made of when they are needed.
+
+    With ``of_each_node`` so many are needed of each NUMA node.
+    """
+
+    mebibytes: int
+    needed_by: str
+    of_each_node: bool = False
+
+    @property
+    def subject(self) -> str:
+        return "huge pages"
+
+    def look(self, survey: Survey) -> Finding:
+        server = survey.server(self.server)
+        state = server.hugepages.state()
+        size, counts = state.default_size, state.counts[state.default_size]
+        mebibytes = self.mebibytes * (max(1, len(state.of_nodes)) if self.of_each_node else 1)
+        missing = math.ceil(mebibytes * 1024 / size) - counts.free
+        there = f"{counts.free} of {counts.total} pages of {size // 1024} MiB are free"
+        if missing <= 0:
+            return passed(there)
+        memory = _AVAILABLE.search(server.run(["cat", "/proc/meminfo"]).stdout)
+        if memory and int(memory[1]) >= missing * size:
+            return passed(f"{there}, {missing} more are reserved when {self.needed_by} needs them")
+        wanted = counts.total + missing
+        return failed(
+            f"{self.needed_by} needs {mebibytes} MiB: {there}, and there is no memory for {missing} more",
+            f"free memory, or reserve them when the machine boots: hugepages={wanted} on the kernel's command line",
+        )
+
+
+@dataclass(frozen=True)
+class QueuesOfGuest(Requirement):
+    """A guest with as many CPUs as it has pairs of queues."""
+
+    queues: int
+    vcpus: int
+
+    @property
+    def subject(self) -> str:
+        return "queues of the guest"
+
+    def look(self, survey: Survey) -> Finding:
+        if self.queues <= self.vcpus:
+            return passed(f"{self.queues} pairs, {self.vcpus} vCPUs")
+        return warned(
+            f"{self.queues} pairs, but the guest has {self.vcpus} vCPUs: Linux uses no more pairs than it has CPUs",
+            f"vcpus = {self.queues} in [guest]",
+        )

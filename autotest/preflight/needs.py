@@ -1,0 +1,139 @@
+"""What parts of a set-up need: the load generator, an interface kind on the host, a guest. Pure: nothing is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotest.config.testbed import GuestConfig, HostConfig, ServerConfig, Testbed
+from autotest.interfaces.kind import InterfaceKind, InterfaceOptions
+from autotest.network.pci_device import is_vfio
+from autotest.preflight.cpus import NumaNode, PlacementCpus, RealTime
+from autotest.preflight.machine import (
+    DeviceFile,
+    Files,
+    HugepageMemory,
+    Modules,
+    Programs,
+    QueuesOfGuest,
+)
+from autotest.preflight.moongen import MoonGenThere
+from autotest.preflight.nics import GivenAwayNic, IommuGroup, KernelDriver, KernelNic
+from autotest.preflight.qemu import Accelerator, Build, QemuProgram, needs_of_qemu
+from autotest.preflight.rehearsal import Rehearsal
+from autotest.preflight.requirement import Requirement
+from autotest.servers.guest import GuestSettings, qemu_command_line
+from autotest.servers.placement import roles
+from autotest.traffic import dpdk
+
+_HOST, _LOADGEN = "host", "loadgen"
+_VHOST = "/dev/vhost-net"
+_HOST_PROGRAMS = ("ip", "tmux")
+_GUEST_PROGRAMS = ("python3", "socat")
+
+
+def needs_of_testbed(testbed: Testbed) -> Iterator[Requirement]:
+    """What every test needs."""
+    yield from needs_of_loadgen(testbed)
+    yield Programs(_HOST, _HOST_PROGRAMS, "the host")
+    config = testbed.host
+    given_away = config.test_iface_dpdk_driv or config.test_iface_vfio_driv
+    if given_away and not config.test_iface_driv:
+        yield GivenAwayNic(_HOST, config.test_iface_addr, given_away)
+    elif config.test_iface:
+        yield from _kernel_nic(_HOST, config)
+
+
+def needs_of_loadgen(testbed: Testbed) -> Iterator[Requirement]:
+    """A server that can send the load."""
+    yield Programs(_LOADGEN, _HOST_PROGRAMS, "the generator")
+    yield from needs_of_moongen(_LOADGEN, testbed.loadgen)
+
+
+def needs_of_moongen(server: str, config: ServerConfig) -> Iterator[Requirement]:
+    """A server on which MoonGen drives the test NIC."""
+    if config.moongen_dir:
+        yield MoonGenThere(server)
+    driver = config.test_iface_dpdk_driv
+    if driver is None:
+        if config.test_iface:
+            yield from _kernel_nic(server, config)
+        return
+    yield Modules(server, (driver,))
+    yield GivenAwayNic(server, config.test_iface_addr, driver)
+    yield HugepageMemory(server, dpdk.MEMORY, "MoonGen", of_each_node=True)
+    if is_vfio(driver) and config.test_iface_addr:
+        yield IommuGroup(server, config.test_iface_addr)
+
+
+def needs_of_interface(testbed: Testbed, kind: InterfaceKind, guest: bool) -> Iterator[Requirement]:
+    """A host on which an interface kind can be set up, for a guest or for the host itself."""
+    config, needs = testbed.host, kind.needs
+    yield Programs(_HOST, _HOST_PROGRAMS, "the host")
+    driver = kind.nic_driver(config)
+    of_function = bool(config.test_iface_vfs) and needs.driver_key == "test_iface_vfio_driv"
+    if driver is None or of_function:
+        yield from _kernel_nic(_HOST, config)
+    if programs := needs.programs(config):
+        yield Programs(_HOST, programs, kind.name)
+    if modules := (*needs.modules, *((driver,) if driver and driver not in needs.modules else ())):
+        yield Modules(_HOST, modules)
+    for path in needs.devices if guest else ():
+        yield DeviceFile(_HOST, path, f"interface {kind.name}")
+    if driver:
+        yield GivenAwayNic(_HOST, config.test_iface_addr, driver, keeps_driver=of_function)
+    if needs.iommu and driver and is_vfio(driver) and config.test_iface_addr:
+        yield IommuGroup(_HOST, config.test_iface_addr)
+
+
+def _kernel_nic(server: str, config: ServerConfig) -> Iterator[Requirement]:
+    nic = KernelNic(server)
+    yield nic
+    if config.test_iface_driv:
+        yield KernelDriver(server, after=(nic,))
+
+
+def needs_of_guest(testbed: Testbed, settings: GuestSettings, build: str, rehearse: bool = True) -> Iterator[Requirement]:
+    """A host on which the guest can run.
+
+    Args:
+        build: a name of its QEMU for the user.
+        rehearse: whether the process of its interface is tried without it.
+    """
+    kind, config, guest = settings.interface, testbed.host, testbed.guest
+    of_interface = tuple(needs_of_interface(testbed, kind, guest=True))
+    yield from of_interface
+    yield Programs(_HOST, _GUEST_PROGRAMS, "the guest")
+    program = Build(build, settings.program(config))
+    files = Files(_HOST, _files(config, guest), "the guest")
+    yield files
+    yield from needs_of_qemu(_HOST, program, _command_line(testbed, settings))
+    starts = (QemuProgram(_HOST, program), files)
+    yield Accelerator(_HOST, program.program, config.accelerator, guest.kernel, after=starts)
+    if settings.options.vhost:
+        yield DeviceFile(_HOST, _VHOST, "vhost")
+    of_process = kind.needs.hugepages if kind.nic_driver(config) else 0
+    if hugepages := of_process + guest.memory * guest.hugepages:
+        yield HugepageMemory(_HOST, hugepages, f"the guest with {kind.name}")
+    if (settings.options.queues or 1) > 1:
+        yield QueuesOfGuest(_HOST, settings.options.queues or 1, guest.vcpus)
+    placed = roles(vhost=settings.options.vhost, switch=kind.has_process)
+    yield PlacementCpus(_HOST, placed)
+    yield NumaNode(_HOST, placed)
+    yield RealTime(_HOST, placed)
+    if kind.has_process and rehearse:
+        yield Rehearsal(_HOST, kind.name, InterfaceOptions(queues=settings.options.queues), after=of_interface)
+
+
+def _files(config: HostConfig, guest: GuestConfig) -> tuple[tuple[str, str], ...]:
+    named = {"root_disk_file": config.root_disk_file, "kernel": guest.kernel, "initrd": guest.initrd}
+    folders = tuple((f"fsdevs {tag}", folder) for tag, folder in config.fsdevs)
+    return tuple((key, path) for key, path in named.items() if path) + folders
+
+
+def _command_line(testbed: Testbed, settings: GuestSettings) -> list[str]:
+    """As it will be, but for sockets and what is measured only when it starts."""
+    program = settings.program(testbed.host)
+    line = qemu_command_line(
+        testbed.host, testbed.guest, settings, program=program, accelerator="tcg", tsc_khz=None, qmp_socket="/qmp"
+    )
+    return line.render()

@@ -1,0 +1,222 @@
+"""The NIC that the load goes through: there, the right one, alone with its MAC address, linked, with its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotest.config.testbed import ServerConfig
+from autotest.errors import AutotestError
+from autotest.network.pci_device import PciDevice
+from autotest.preflight.requirement import Finding, Requirement, failed, passed
+from autotest.preflight.survey import Survey
+from autotest.servers.server import Server
+
+Link = dict[str, Any]
+
+_OTHER_END = {"host": "loadgen", "loadgen": "host"}
+# Kinds of links that have the MAC address of the one below or of a port: they are no second NIC.
+_BORROWING = ("bridge", "bond", "team", "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "hsr", "macsec")
+_SHARING = ("bond", "team")  # whose ports all have one MAC address, by design
+
+
+@dataclass(frozen=True)
+class KernelNic(Requirement):
+    """The test NIC as an interface of the kernel, or such that it can be bound to the kernel's driver again."""
+
+    @property
+    def subject(self) -> str:
+        return "NIC"
+
+    def look(self, survey: Survey) -> Finding:
+        config = survey.server(self.server).config
+        link = named(survey.links(self.server), config.test_iface)
+        if link is None:
+            return self._without_interface(survey, config)
+        if wrong := wrong_nic(survey, self.server, link):
+            return wrong
+        if wrong := self._port_of_another(survey, link):
+            return wrong
+        return self._carrier(survey, link)
+
+    def _without_interface(self, survey: Survey, config: ServerConfig) -> Finding:
+        missing = f"there is no network interface {config.test_iface}"
+        if not config.test_iface_addr:
+            if mac_has := with_mac(survey.links(self.server), config.test_iface_mac):
+                return failed(
+                    f"{missing}, but {', '.join(mac_has)} has the MAC address {config.test_iface_mac}", "correct test_iface"
+                )
+            return failed(missing, f"correct test_iface in [{self.server}]; for a NIC that has another driver: test_iface_addr")
+        device = survey.server(self.server).pci.require(config.test_iface_addr, config.test_iface_mac)
+        if device.interfaces:
+            return failed(f"{missing}: that of {device.address} is {', '.join(device.interfaces)}", "correct test_iface")
+        if not config.test_iface_driv:
+            remedy = f"test_iface_driv in [{self.server}]: the kernel's driver, which it is then bound to"
+            return failed(f"{missing}, and {device} has no driver of the kernel", remedy)
+        return passed(f"{device}; it is bound to {config.test_iface_driv} for the test")
+
+    def _port_of_another(self, survey: Survey, link: Link) -> Finding | None:
+        """It may only be a port of our own bridge."""
+        master = link.get("master")
+        if master is None or master == getattr(survey.server(self.server).config, "test_bridge", None):
+            return None
+        name = link["ifname"]
+        return failed(
+            f"{name} is a port of {master}, which takes its frames", f"ip link set dev {name} nomaster, or correct test_iface"
+        )
+
+    def _carrier(self, survey: Survey, link: Link) -> Finding:
+        nic = survey.facts(self.server).nic
+        what = [link["ifname"], *([nic.driver] if nic.driver else []), *([f"{nic.speed} Mbit/s"] if nic.speed else [])]
+        if "UP" not in link.get("flags", ()):
+            return passed(f"{', '.join(what)}, down: it is brought up for the test")
+        if "LOWER_UP" in link.get("flags", ()):
+            return passed(", ".join(what))
+        other = _OTHER_END[self.server]
+        if not _may_have_no_link(survey, other):
+            remedy = f"look at its cable and at the switch; the other end is test_iface of [{other}]"
+            return failed(f"{link['ifname']} is up, but has no carrier", remedy)
+        return passed(f"{', '.join(what)}, no carrier yet: the other end is down")
+
+
+@dataclass(frozen=True)
+class KernelDriver(Requirement):
+    """The driver of the kernel that ``test_iface_driv`` names, where the NIC has one now."""
+
+    @property
+    def subject(self) -> str:
+        return "NIC's driver"
+
+    def look(self, survey: Survey) -> Finding:
+        config = survey.server(self.server).config
+        wanted, now = config.test_iface_driv, survey.facts(self.server).nic.driver
+        if now in (wanted, None):
+            return passed(now or f"none now, {wanted} for the test")
+        if now in (config.test_iface_dpdk_driv, getattr(config, "test_iface_vfio_driv", None)):
+            return passed(f"{now} now, {wanted} for the test")
+        return failed(f"{config.test_iface} has the driver {now}, not {wanted}", f"correct test_iface_driv in [{self.server}]")
+
+
+@dataclass(frozen=True)
+class GivenAwayNic(Requirement):
+    """The test NIC as a PCI device that can be bound to a driver for DPDK or VFIO.
+
+    Attributes:
+        address: its PCI address, None where it is found by its interface.
+        driver: what it is bound to.
+        keeps_driver: whether it is a virtual function of it that is bound.
+    """
+
+    address: str | None
+    driver: str
+    keeps_driver: bool = False
+
+    @property
+    def subject(self) -> str:
+        return f"NIC for {self.driver}"
+
+    def look(self, survey: Survey) -> Finding:
+        server = survey.server(self.server)
+        config = server.config
+        link = named(survey.links(self.server), config.test_iface)
+        if link is not None and (wrong := wrong_nic(survey, self.server, link)):
+            return wrong
+        address = self.address or _address_of(server)
+        if address is None:
+            return failed(
+                f"no PCI device has the interface {config.test_iface} or its MAC address",
+                f"test_iface_addr in [{self.server}]: its PCI address",
+            )
+        device = server.pci.require(address, config.test_iface_mac)  # raises where it is absent or another NIC
+        if not device.is_network:
+            return failed(f"{device} is no network device", f"correct test_iface_addr in [{self.server}]")
+        if wrong := _at_another_address(survey, self.server, link, device):
+            return wrong
+        if device.driver == self.driver or self.keeps_driver:
+            return passed(str(device))
+        if reason := server.pci.refusal(address, config.bind_in_use):
+            return failed(f"{address} is somebody else's: {reason}", f"name another NIC in [{self.server}]")
+        return passed(f"{device}; it is bound to {self.driver} for the test")
+
+
+@dataclass(frozen=True)
+class IommuGroup(Requirement):
+    """An IOMMU, and a group of it in which nothing else is that the kernel uses."""
+
+    address: str
+
+    @property
+    def subject(self) -> str:
+        return "IOMMU"
+
+    def look(self, survey: Survey) -> Finding:
+        pci = survey.server(self.server).pci
+        if problem := pci.group_problem(self.address):
+            what, _, remedy = problem.partition(": ")
+            return failed(what, remedy)
+        return passed(f"group {pci.require(self.address).iommu_group} of {self.address} can be given away")
+
+
+def named(links: Sequence[Link], name: str | None) -> Link | None:
+    """The link of that name, or with that alternative name."""
+    return next((link for link in links if name is not None and name in (link["ifname"], *link.get("altnames", ()))), None)
+
+
+def with_mac(links: Sequence[Link], mac: str | None) -> list[str]:
+    """The names of the NICs with that MAC address: without links that have it from another one."""
+    return [
+        link["ifname"]
+        for link in links
+        if mac and link.get("address", "").lower() == mac.lower() and not _has_it_from_another(link)
+    ]
+
+
+def _has_it_from_another(link: Link) -> bool:
+    info = link.get("linkinfo", {})
+    return info.get("info_kind") in _BORROWING or info.get("info_slave_kind") in _SHARING
+
+
+def wrong_nic(survey: Survey, server: str, link: Link) -> Finding | None:
+    """What is wrong where the interface has another MAC address than is configured, or shares it with another NIC."""
+    mac, found, name = survey.server(server).config.test_iface_mac, str(link.get("address", "")).lower(), link["ifname"]
+    if not mac:
+        return None
+    having = with_mac(survey.links(server), mac)
+    if found != mac.lower():
+        hint = f"; {', '.join(having)} has it" if having else ""
+        return failed(
+            f"{name} has the MAC address {found}, not {mac}{hint}", f"correct test_iface or test_iface_mac in [{server}]"
+        )
+    if others := [other for other in having if other != name]:
+        return failed(
+            f"{mac} is the MAC address of {name} and of {', '.join(others)}: whose frames are whose cannot be told",
+            f"give one of them another: ip link set dev {others[0]} address ...",
+        )
+    return None
+
+
+def _address_of(server: Server) -> str | None:
+    """The PCI address of the test NIC by its interface, else by its MAC address; None where no device, or several, have it."""
+    name, mac, devices = server.config.test_iface, (server.config.test_iface_mac or "").lower(), server.pci.devices()
+    found = [device.address for device in devices if name in device.interfaces]
+    found = found or [device.address for device in devices if mac in device.interfaces.values()]
+    return found[0] if len(found) == 1 else None
+
+
+def _at_another_address(survey: Survey, server: str, link: Link | None, device: PciDevice) -> Finding | None:
+    found = survey.facts(server).nic.pci_address
+    config = survey.server(server).config
+    if link is None or link["ifname"] in device.interfaces or not config.test_iface_addr:
+        return None
+    where = f"at {found}" if found else "no PCI device"
+    return failed(f"{link['ifname']} is {where}, not test_iface_addr {device.address}", f"correct one of them in [{server}]")
+
+
+def _may_have_no_link(survey: Survey, name: str) -> bool:
+    """Whether the NIC there is down, or not the kernel's: then its other end has no carrier, which comes with the test."""
+    try:
+        link = named(survey.links(name), survey.server(name).config.test_iface)
+    except AutotestError:  # nothing is known of it; where it is needed, that is a finding of its own
+        return True
+    return link is None or "UP" not in link.get("flags", ())
