@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import dataclasses
 import fcntl
 import gzip
 import lzma
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -19,7 +21,7 @@ import pytest
 
 from autotest.lab import image as image_module
 from autotest.lab.guest import build as build_module
-from autotest.lab.guest import initramfs, recipe, run, vmlinux
+from autotest.lab.guest import initramfs, run, vmlinux
 from autotest.lab.image import GuestImage, ImageError, Recipe, build
 from autotest.qemu import tsc
 
@@ -31,12 +33,16 @@ def made_recipe(tmp_path: Path) -> Recipe:
     """A recipe whose parts can be changed."""
     files = tmp_path / "recipe"
     files.mkdir()
-    (files / "packages.txt").write_text("tmux\n")
-    (files / "init").write_text("#!/bin/sh\n")
+    own_files = tmp_path / "own"
+    own_files.mkdir()
+    (own_files / "packages.txt").write_text("tmux\n")
+    (own_files / "modules.txt").write_text("virtio_net\n")
+    for name in ("init", "fetch.sh", "sshd_config"):
+        (files / name).write_text("#!/bin/sh\n")
     reflector = tmp_path / "traffic" / "reflector.bpf.c"
     reflector.parent.mkdir()
     reflector.write_text("int x;\n")
-    return Recipe(files=files, reflector=reflector)
+    return Recipe(files=files, own_files=own_files, reflector=reflector)
 
 
 def fill(image: GuestImage, _: Recipe) -> None:
@@ -64,9 +70,12 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda r: (r.files / "packages.txt").write_text("tmux\nperf\n"),
-        lambda r: (r.files / "new").write_text(""),
-        lambda r: (r.files / "init").rename(r.files / "init2"),
+        lambda r: (r.own_files / "packages.txt").write_text("tmux\nperf\n"),
+        lambda r: (r.own_files / "modules.txt").write_text("virtio_net\ne1000\n"),
+        lambda r: (r.own_files / "boot").write_text(""),
+        lambda r: (r.files / "init").write_text("#!/bin/busybox sh\n"),
+        lambda r: (r.files / "fetch.sh").write_text(""),
+        lambda r: (r.files / "sshd_config").write_text(""),
         lambda r: r.reflector.write_text("int y;\n"),
         lambda r: (r.reflector.parent / "shared.h").write_text(""),
     ],
@@ -79,16 +88,23 @@ def test_every_part_of_the_recipe_changes_the_digest(made_recipe: Recipe, change
 
 
 @pytest.mark.parametrize(
-    "settings", [{"suite": "trixie"}, {"kernel": "linux-image-amd64"}, {"disk_mib": 1024}, {"version": 99}]
+    "settings",
+    [{"name": "other"}, {"suite": "trixie"}, {"kernel": "linux-image-rt-amd64"}, {"disk_mib": 1024}, {"version": 99}],
 )
 def test_every_setting_of_the_recipe_changes_the_digest(made_recipe: Recipe, settings: dict[str, object]) -> None:
-    changed = Recipe(files=made_recipe.files, reflector=made_recipe.reflector, **settings)  # type: ignore[arg-type]
-    assert changed.digest() != made_recipe.digest()
+    assert dataclasses.replace(made_recipe, **settings).digest() != made_recipe.digest()  # type: ignore[arg-type]
 
 
 def test_a_missing_reflector_is_an_image_error(made_recipe: Recipe) -> None:
     made_recipe.reflector.unlink()
     with pytest.raises(ImageError, match=r"reflector\.bpf\.c"):
+        made_recipe.digest()
+
+
+@pytest.mark.parametrize("name", ["modules.txt", "packages.txt"])
+def test_a_missing_list_is_an_image_error(made_recipe: Recipe, name: str) -> None:
+    (made_recipe.own_files / name).unlink()
+    with pytest.raises(ImageError, match=re.escape(name)):
         made_recipe.digest()
 
 
@@ -283,10 +299,15 @@ def test_only_debians_own_sources_of_the_suite_are_used() -> None:
 
 def test_a_recipe_list_has_one_word_a_line_and_comments() -> None:
     assert build_module.read_list("# head\n\ntmux   # why\nperf\n") == ["tmux", "perf"]
-    shipped = Recipe().files
+    shipped = Recipe().own_files
     assert "openssh-server" in build_module.read_list((shipped / "packages.txt").read_text())
-    assert build_module.read_list((shipped / "modules.txt").read_text())[-1] == "virtio_net"
-    assert recipe.HOST_NAME == "autotest-guest"
+    assert {"virtio_net", "e1000", "8139cp", "e1000e"} <= {*build_module.read_list((shipped / "modules.txt").read_text())}
+    assert Recipe().name == "autotest-guest"
+
+
+@pytest.mark.parametrize("name", ["init", "fetch.sh"])
+def test_the_scripts_of_the_recipe_are_whole(name: str) -> None:
+    subprocess.run(["sh", "-n", str(Recipe().files / name)], check=True)
 
 
 def test_the_time_stamp_counter_has_one_rate() -> None:

@@ -1,7 +1,7 @@
-"""The guest image of the lab: built once from Debian packages, then taken from a cache.
+"""The images of the lab: built once from Debian packages, then taken from a cache.
 
 :func:`build` is the only entry point. An image is identified by a digest of its recipe (package list, the files in
-``guest/``, the XDP reflector's source), so a change of the recipe builds a new one and leaves the old one alone. Keys are made
+``guest/`` or ``emulated/``, the XDP reflector's source), so a change of the recipe builds a new one and leaves the old one alone. Keys are made
 per build: who has no access to the cache directory cannot log in, and a guest cannot pass for another image's.
 """
 
@@ -39,7 +39,7 @@ def build(cache_dir: Path, recipe: Recipe | None = None, *, lock_timeout_s: floa
     digest = recipe.digest()
     image = GuestImage(cache_dir.absolute() / digest, digest)
     if not image.missing():
-        log.debug("guest image %s is in the cache", digest)
+        log.debug("the image of %s, %s, is in the cache", recipe.name, digest)
         return image
     check_host()
     image.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,10 +55,10 @@ def _build_locked(image: GuestImage, recipe: Recipe) -> None:
         log.warning("removing %s, which an interrupted build left behind", stale)
         shutil.rmtree(stale)
     if image.directory.exists():
-        log.warning("guest image %s lacks %s: building it again", image.digest, ", ".join(image.missing()))
+        log.warning("the image of %s, %s, lacks %s: building it again", recipe.name, image.digest, ", ".join(image.missing()))
         shutil.rmtree(image.directory)
     partial = cache / f".partial-{image.digest}"
-    log.info("building guest image %s in %s; this happens once", image.digest, cache)
+    log.info("building the image of %s, %s, in %s; this happens once", recipe.name, image.digest, cache)
     start = time.monotonic()
     try:
         partial.mkdir(mode=0o700)
@@ -69,7 +69,7 @@ def _build_locked(image: GuestImage, recipe: Recipe) -> None:
         partial.rename(image.directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    log.info("built guest image %s in %.0f s", image.digest, time.monotonic() - start)
+    log.info("built the image of %s in %.0f s", recipe.name, time.monotonic() - start)
 
 
 @contextlib.contextmanager
@@ -94,6 +94,6 @@ def _lock(descriptor: int, path: Path, timeout_s: float) -> None:
             if time.monotonic() >= deadline:
                 raise ImageError(f"another process held {path} for {timeout_s:g} s; is it still building?") from None
             if not waiting:
-                log.info("waiting for another process that builds a guest image")
+                log.info("waiting for another process that builds an image")
                 waiting = True
             time.sleep(_LOCK_POLL_S)

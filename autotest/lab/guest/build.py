@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotest.lab.guest import initramfs, vmlinux
-from autotest.lab.guest.recipe import HOST_NAME, GuestImage, ImageError, Recipe
+from autotest.lab.guest.recipe import GuestImage, ImageError, Recipe
 from autotest.lab.guest.run import run
 
 log = logging.getLogger(__name__)
@@ -39,15 +39,16 @@ _BUSYBOX = "busybox-static"
 _FALLBACK_MIRRORS = ("http://deb.debian.org/debian", "http://deb.debian.org/debian-security")
 
 _XDP_IN_GUEST = Path("opt/autotest/xdp/reflector.bpf.o")
+_BOOT_IN_GUEST = Path("opt/autotest/boot")  # init knows the name
 
 
 def check_host() -> None:
     """Raises ImageError unless this process is root and every program is there; the error names all that are not."""
     missing = sorted({package for program, package in _PROGRAMS.items() if not shutil.which(program)})
     if missing:
-        raise ImageError(f"building the guest image needs more Debian packages: apt-get install {' '.join(missing)}")
+        raise ImageError(f"building the lab's images needs more Debian packages: apt-get install {' '.join(missing)}")
     if os.geteuid() != 0:
-        raise ImageError("building the guest image needs root (mmdebstrap makes device files and owners)")
+        raise ImageError("building the lab's images needs root (mmdebstrap makes device files and owners)")
 
 
 def build_image(image: GuestImage, recipe: Recipe) -> None:
@@ -78,7 +79,7 @@ def compile_reflector(source: Path, target: Path) -> None:
 
 def install_debian(recipe: Recipe, root: Path, downloads: Path) -> None:
     """Installs the packages into ``root``; puts those of the kernel and busybox, not installed, into ``downloads``."""
-    packages = read_list((recipe.files / "packages.txt").read_text())
+    packages = read_list((recipe.own_files / "packages.txt").read_text())
     fetch = shlex.join(["sh", str(recipe.files / "fetch.sh"), str(downloads), recipe.kernel, _BUSYBOX])
     options = [
         "--variant=minbase",
@@ -150,7 +151,7 @@ def install_kernel(image: GuestImage, downloads: Path, unpacked: Path, root: Pat
 
 def make_initramfs(image: GuestImage, recipe: Recipe, downloads: Path, unpacked: Path, modules: Path) -> None:
     run(["dpkg-deb", "-x", _only(downloads, f"{_BUSYBOX}_*.deb"), unpacked])
-    names = read_list((recipe.files / "modules.txt").read_text())
+    names = read_list((recipe.own_files / "modules.txt").read_text())
     try:
         loaded = initramfs.load_modules(modules, names)
     except initramfs.ModuleError as error:
@@ -166,9 +167,9 @@ def configure(image: GuestImage, recipe: Recipe, root: Path) -> None:
     for old in ssh.glob("ssh_host_*"):
         old.unlink()
     host_key = ssh / "ssh_host_ed25519_key"
-    _make_key(host_key, HOST_NAME)
+    _make_key(host_key, recipe.name)
     public = host_key.with_suffix(".pub").read_text().split()
-    image.known_hosts.write_text(f"{HOST_NAME} {public[0]} {public[1]}\n")
+    image.known_hosts.write_text(f"{recipe.name} {public[0]} {public[1]}\n")
     shutil.copyfile(recipe.files / "sshd_config", ssh / "sshd_config")
 
     _make_key(image.identity, "autotest")
@@ -179,13 +180,16 @@ def configure(image: GuestImage, recipe: Recipe, root: Path) -> None:
     authorized.chmod(0o600)
 
     _use_small_shell(root / "etc" / "passwd")
-    (root / "etc" / "hostname").write_text(f"{HOST_NAME}\n")
-    (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {HOST_NAME}\n")
+    (root / "etc" / "hostname").write_text(f"{recipe.name}\n")
+    (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {recipe.name}\n")
     for left in ("etc/resolv.conf", "etc/apt/apt.conf.d/99mmdebstrap"):  # both are of the building machine
         (root / left).unlink(missing_ok=True)
     xdp = root / _XDP_IN_GUEST
     xdp.parent.mkdir(parents=True)
     shutil.copyfile(image.xdp_reflector, xdp)
+    if recipe.boot:
+        shutil.copyfile(recipe.boot, root / _BOOT_IN_GUEST)
+        (root / _BOOT_IN_GUEST).chmod(0o755)
 
 
 def _use_small_shell(passwd: Path) -> None:
