@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs all of them, the end-to-end ones in the lab included. Arguments go to pytest.
+# Installs what the tests need and runs them, the end-to-end ones in the lab included. Arguments go to pytest.
+# With --slow as the first one: those on the emulated host (configs/lab-iommu.conf) instead, which are left out otherwise.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -8,5 +9,8 @@ install_packages "${lab_packages[@]}" cpio chromium
 install_python "[test]"
 trap give_back EXIT
 
+if [ "${1:-}" = --slow ]; then
+    set -- -m slow "${@:2}"
+fi
 cd -- "$project"
 "$venv/bin/python" -m pytest "$@"

@@ -2,6 +2,8 @@
 
 It makes just what the configuration describes: the namespaces and keys of section ``lab``, the test interfaces of
 ``host`` and ``loadgen``. Everything stays inside the namespaces; they have no way out of this machine.
+
+With ``emulated_host`` a QEMU machine in the host's namespace is the host, and the wire leads to a NIC of it.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotest.config.testbed import LabConfig, ServerConfig, Testbed
-from autotest.errors import ConfigError, TestbedError
+from autotest.errors import ConfigError, ConnectError, Problem, TestbedError
 from autotest.lab import image as guest_image
 from autotest.lab import ssh
+from autotest.lab.emulated.host import WIRE_ADDRESS, EmulatedHost, recipe
 from autotest.network.links import Links
 from autotest.remote.local import LocalTransport
 from autotest.remote.processes import boot_id
@@ -37,7 +40,8 @@ _PROGRAMS = {
     "ssh-keygen": "openssh-client",
 }
 _NAME = "lab"  # in the journal
-_SESSIONS = ("l2-load-latency", "reflector")
+_EMULATED = "emulated-host"  # folder in the lab's directory
+_SESSIONS = ("l2-load-latency", "reflector", "testpmd", "vmux")
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,12 @@ class LabStatus:
     wire: bool
     image: Path | None
     guest_running: bool
+    emulated_host: bool | None = None  # None: there shall be none
 
     @property
     def is_up(self) -> bool:
-        return all(self.namespaces.values()) and self.wire and self.image is not None
+        parts = [*self.namespaces.values(), self.wire, self.image is not None, self.emulated_host is not False]
+        return all(parts)
 
     def lines(self) -> list[str]:
         """For the user."""
@@ -59,11 +65,16 @@ class LabStatus:
         rows += [
             ("wire", "there" if self.wire else "missing"),
             ("guest image", str(self.image) if self.image else "missing"),
-            ("guest", "running" if self.guest_running else "not running"),
+            *([("emulated host", _running(self.emulated_host))] if self.emulated_host is not None else []),
+            ("guest", _running(self.guest_running)),
             ("lab", "up" if self.is_up else "down"),
         ]
         width = max(len(name) for name, _ in rows)
         return [f"{name:<{width}}  {value}" for name, value in rows]
+
+
+def _running(is_running: bool) -> str:
+    return "running" if is_running else "not running"
 
 
 class Lab:
@@ -77,6 +88,7 @@ class Lab:
         self.directory = Path(testbed.lab.directory)
         self._here = LocalTransport("lab")
         self._ends = ((self.config.host_netns, testbed.host), (self.config.loadgen_netns, testbed.loadgen))
+        self._emulated = EmulatedHost(testbed, self.directory / _EMULATED) if testbed.lab.emulated_host else None
 
     # -- up ------------------------------------------------------------------------------------------------
 
@@ -93,7 +105,10 @@ class Lab:
         for netns, _ in self._ends:
             self._add_namespace(netns)
             self._links(netns).up("lo")
-        self._add_wire()
+        if self._emulated:
+            self._start_emulated_host(self._emulated)
+        else:
+            self._add_wire()
         if self.config.sshd:
             for netns, _ in self._ends:
                 ssh.start_server(LocalTransport(netns, netns), self.directory / netns)
@@ -116,25 +131,31 @@ class Lab:
             for problem in self.testbed.missing(section, keys, "the lab's wire")
         ]
         problems += self.testbed.missing("guest", ("ssh_config",), "the lab's guest")
+        if self._emulated:
+            problems += self.testbed.missing("host", ("ssh_config",), "the emulated host")
+            if self.testbed.host.test_iface_addr != WIRE_ADDRESS:
+                where = f"must be {WIRE_ADDRESS}: that NIC of the emulated host is wired to the loadgen"
+                problems.append(Problem(self.testbed.file, "host", "test_iface_addr", where))
         if problems:
             raise ConfigError(problems)
 
     def _make_directory(self) -> None:
         built = guest_image.build(image_cache())
+        host_image = guest_image.build(image_cache(), recipe()) if self._emulated else None
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._require_own_directory()
-        link = self.directory / "image"
-        if not link.is_symlink() or link.readlink() != built.directory:
-            link.unlink(missing_ok=True)
-            link.symlink_to(built.directory)
-        ssh.write_client_files(self.testbed, self.config, self.directory, built)
+        _link(self.directory / "image", built.directory)
+        if host_image:
+            _link(self.directory / "host-image", host_image.directory)
+        address = self._emulated.address if self._emulated else None
+        ssh.write_client_files(self.testbed, self.config, self.directory, built, host_image, address)
 
     def _require_own_directory(self) -> None:
         """Raises TestbedError where the directory is somebody else's: its files are trusted, and all is removed."""
         found = os.lstat(self.directory)
         own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
         if own and not (self.directory / "image").is_symlink():
-            made_here = {"known_hosts", "ssh_config", *(netns for netns, _ in self._ends)}
+            made_here = {"known_hosts", "ssh_config", "host-image", _EMULATED, *(netns for netns, _ in self._ends)}
             own = all(name in made_here or name.endswith(".tmp") for name in os.listdir(self.directory))
         if not own:
             raise TestbedError(f"{self.directory} is there, but it is not the lab's: name another directory in [lab]")
@@ -155,6 +176,11 @@ class Lab:
         for netns, server in self._ends:
             self._links(netns).up(_iface(server))
 
+    def _start_emulated_host(self, emulated: EmulatedHost) -> None:
+        emulated.start((self.directory / "host-image").resolve(), (self.directory / "image").resolve())
+        self._links(self.config.loadgen_netns).up(_iface(self.testbed.loadgen))
+        emulated.wait_for_login()
+
     # -- down ----------------------------------------------------------------------------------------------
 
     def down(self) -> None:
@@ -162,11 +188,15 @@ class Lab:
         self._check_root()
         existing = [netns for netns, _ in self._ends if self._namespace_exists(netns)]
         host, loadgen = self._servers()
-        host.kill_guest()
-        for server in (host, loadgen):
+        if self._emulated:
+            self._emulated.stop()  # and with it all that is in it
+        else:
+            host.kill_guest()
+        here = [loadgen] if self._emulated else [host, loadgen]
+        for server in here:
             for name in _SESSIONS:
                 server.session(name, signal.SIGINT).stop()
-        for folder in {host.state_dir, loadgen.state_dir}:
+        for folder in {server.state_dir for server in here}:
             self._here.run(["rm", "-rf", "--", folder])
         for netns in existing:
             ssh.stop_server(self._here, self.directory / netns)
@@ -200,9 +230,15 @@ class Lab:
         return "lab: taken down"
 
     def transports(self) -> dict[str, Transport]:
-        """Ways to host and loadgen without SSH: the lab is on this machine, and its SSH servers may be what is broken."""
+        """Ways to host and loadgen without SSH: the lab is on this machine, and its SSH servers may be what is broken.
+
+        An emulated host is reached over SSH alone; all that was changed in one that has ended is gone with it.
+        """
         (host_netns, _), (loadgen_netns, _) = self._ends
-        return {"host": LocalTransport("host", host_netns), "loadgen": LocalTransport("loadgen", loadgen_netns)}
+        loadgen: dict[str, Transport] = {"loadgen": LocalTransport("loadgen", loadgen_netns)}
+        if not self._emulated:
+            return loadgen | {"host": LocalTransport("host", host_netns)}
+        return loadgen if self._emulated.pid() is not None else loadgen | {"host": self._emulated.ended()}
 
     # -- what is there -------------------------------------------------------------------------------------
 
@@ -211,19 +247,30 @@ class Lab:
         link = self.directory / "image"
         namespaces = {netns: self._namespace_exists(netns) for netns, _ in self._ends}
         up = all(namespaces.values()) and os.geteuid() == 0
-        guest_running = False
-        if up and link.exists():
-            guest_running = self._servers()[0].guest_is_running()
-        return LabStatus(namespaces, up and self._wire_exists(), link.resolve() if link.exists() else None, guest_running)
+        emulated = None if self._emulated is None else self._emulated.pid() is not None
+        guest_running = up and link.exists() and emulated is not False and self._guest_is_running()
+        image = link.resolve() if link.exists() else None
+        return LabStatus(namespaces, up and self._wire_exists(), image, guest_running, emulated)
+
+    def _guest_is_running(self) -> bool:
+        host = self._servers()[0]
+        try:
+            return host.guest_is_running()
+        except ConnectError:  # an emulated host that does not answer yet, or no longer
+            return False
+        finally:
+            host.close()
 
     def _servers(self) -> tuple[Host, LoadGen]:
         ways = self.transports()
-        return Host(self.testbed, ways["host"]), LoadGen("loadgen", self.testbed.loadgen, ways["loadgen"])
+        return Host(self.testbed, ways.get("host")), LoadGen("loadgen", self.testbed.loadgen, ways["loadgen"])
 
     def _namespace_exists(self, netns: str) -> bool:
         return Path("/run/netns", netns).exists()
 
     def _wire_exists(self) -> bool:
+        if self._emulated:
+            return self._links(self.config.loadgen_netns).show(_iface(self.testbed.loadgen)) is not None
         return all(self._links(netns).show(_iface(server)) is not None for netns, server in self._ends)
 
     @staticmethod
@@ -235,6 +282,13 @@ def image_cache() -> Path:
     """Where guest images are kept: in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(base) / "autotest" / "images"
+
+
+def _link(path: Path, target: Path) -> None:
+    """A symbolic link, or one to another place."""
+    if not path.is_symlink() or path.readlink() != target:
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
 
 
 def _iface(server: ServerConfig) -> str:

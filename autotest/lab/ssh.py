@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotest.config.testbed import LabConfig, Testbed
 from autotest.errors import TestbedError
+from autotest.lab.emulated.host import NAME as EMULATED_HOST
 from autotest.lab.image import GuestImage
 from autotest.remote.local import LocalTransport
 from autotest.remote.wait import wait_for
@@ -16,21 +17,28 @@ from autotest.remote.wait import wait_for
 _PORT = 22
 _SERVER = "/usr/sbin/sshd"
 _START_TIMEOUT = 5.0  # seconds
+_CONNECT_TIMEOUT = 3  # seconds
+_SLOW_TIMEOUT = 300  # seconds; with TCG in TCG, to start a program in the guest takes seconds, and a login more than 10
 _PLAIN = re.compile(r"[\w./:@+][\w./:@+-]*")
 
 
-def write_client_files(testbed: Testbed, lab: LabConfig, directory: Path, image: GuestImage) -> None:
+def write_client_files(
+    testbed: Testbed,
+    lab: LabConfig,
+    directory: Path,
+    image: GuestImage,
+    host_image: GuestImage | None = None,
+    host_address: str | None = None,
+) -> None:
     """``ssh_config`` and ``known_hosts`` in the lab's directory, so that the servers are reached as real ones are.
 
-    The namespaces' own servers use the guest's key pair: one login for the whole lab, made with each image.
+    The namespaces' own servers use the guest's key pair: one login for the whole lab, made with each image. An emulated host has
+    an image of its own, and an address in the host's namespace.
     """
     known_hosts = directory / "known_hosts"
     lines = [image.known_hosts.read_text()]
-    # By way of the lab's directory: the cache of images may be anywhere, and have any name.
-    identity = _plain(str(directory / "image" / image.identity.name))
-    common = [f"  User root\n  IdentityFile {identity}\n  IdentitiesOnly yes\n  UserKnownHostsFile {known_hosts}\n"]
-    common.append("  GlobalKnownHostsFile /dev/null\n  KexAlgorithms curve25519-sha256@libssh.org\n")
-    common.append("  Ciphers aes128-gcm@openssh.com\n  ConnectTimeout 3\n")
+    timeout = _SLOW_TIMEOUT if host_image else _CONNECT_TIMEOUT
+    common = _common(directory / "image", image, known_hosts, timeout)
     address = _plain(lab.guest_address.partition("/")[0])
     blocks = [f"Host {_plain(testbed.guest.fqdn)}\n  HostName {address}\n  HostKeyAlias autotest-guest\n", *common]
     if lab.sshd:
@@ -41,9 +49,27 @@ def write_client_files(testbed: Testbed, lab: LabConfig, directory: Path, image:
             key = _host_key(directory / netns, image)
             lines.append(f"{fqdn} {key}")
             blocks += [f"Host {fqdn}\n  HostKeyAlias {fqdn}\n  ProxyCommand {proxy}\n", *common]
+    if host_image and host_address:
+        fqdn = _plain(testbed.host.fqdn)
+        blocks.insert(1, f"  ProxyJump {fqdn}\n")
+        reached = f"TCP:{host_address}:{_PORT},nodelay,connect-timeout={_CONNECT_TIMEOUT}"
+        proxy = f"ip netns exec {_plain(lab.host_netns)} socat - {reached}"
+        lines.append(host_image.known_hosts.read_text())
+        blocks.append(f"Host {fqdn}\n  HostKeyAlias {EMULATED_HOST}\n  ProxyCommand {proxy}\n")
+        blocks += _common(directory / "host-image", host_image, known_hosts, timeout)
     here = LocalTransport("lab")
     here.write(str(known_hosts), "".join(lines), 0o600)
     here.write(str(directory / "ssh_config"), "".join(blocks), 0o600)
+
+
+def _common(folder: Path, image: GuestImage, known_hosts: Path, timeout: int) -> list[str]:
+    """What every server's block ends with. ``folder`` leads to the image: its cache may be anywhere, and have any name."""
+    identity = _plain(str(folder / image.identity.name))
+    return [
+        f"  User root\n  IdentityFile {identity}\n  IdentitiesOnly yes\n  UserKnownHostsFile {known_hosts}\n",
+        "  GlobalKnownHostsFile /dev/null\n  KexAlgorithms curve25519-sha256@libssh.org\n",
+        f"  Ciphers aes128-gcm@openssh.com\n  ConnectTimeout {timeout}\n",
+    ]
 
 
 def _plain(value: str) -> str:

@@ -23,7 +23,7 @@ import paramiko
 
 from autotest.errors import CommandError, ConnectError
 from autotest.remote.netns import create_connection
-from autotest.remote.ssh_config import Destination, route
+from autotest.remote.ssh_config import Destination, resolve, route
 from autotest.remote.ssh_login import NoAnswer, login, watched
 from autotest.remote.transport import (
     DEFAULT_TIMEOUT,
@@ -67,6 +67,7 @@ class SshTransport(Transport):
         self._proxy_errors: IO[bytes] | None = None
         self._sftp_client: paramiko.SFTPClient | None = None
         self._is_root: bool | None = None
+        self._slowness: float | None = None
 
     # -- the connection ------------------------------------------------------------------------------------
 
@@ -207,6 +208,14 @@ class SshTransport(Transport):
         sudo: bool = False,
     ) -> list[str]:
         return full_command(command, env=env, cwd=cwd, sudo=sudo and not self.is_root)
+
+    def _patient(self, timeout: float) -> float:
+        """A machine whose ``ConnectTimeout`` is longer than a command usually takes is a slow one: commands get as long, too."""
+        if self._slowness is None:
+            with suppress(ConnectError):  # what is wrong with the configuration is said when it connects
+                self._slowness = resolve(self.destination, self._config_file).connect_timeout
+        slow = (self._slowness or 0) > DEFAULT_TIMEOUT and not interruption.requested()
+        return max(timeout, self._slowness or 0) if slow else timeout
 
     def _bounded(self, command: Sequence[str], timeout: float) -> Sequence[str]:
         # The far side ends the command itself: a closed channel alone would leave it running.

@@ -16,7 +16,13 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from autotest.errors import AutotestError, CommandError, CommandTimeout, TestbedError, WaitTimeout
+from autotest.errors import (
+    AutotestError,
+    CommandError,
+    CommandTimeout,
+    TestbedError,
+    WaitTimeout,
+)
 from autotest.remote.processes import Process
 from autotest.remote.transport import Note, Result, Transport, unnoted
 from autotest.remote.wait import wait_for

@@ -66,6 +66,8 @@ class Transport(ABC):
     """A way to one machine. Nothing is opened before it is needed, and closing twice is fine."""
 
     is_local: bool
+    is_gone = False
+    """Whether the machine has ended for good, so that nothing is left there to be undone."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -136,6 +138,7 @@ class Transport(ABC):
             CommandTimeout: it did not end in time.
             ConnectError: the machine cannot be reached.
         """
+        timeout = self._patient(timeout)
         argv = self.argv(self._bounded(command, timeout), env=env, cwd=cwd, sudo=sudo)
         log.debug("%s$ %s", self.name, command_line(argv))
         data = input.encode() if isinstance(input, str) else input
@@ -143,6 +146,10 @@ class Transport(ABC):
         if check and ended.code != 0:
             raise CommandError(self.name, command, ended.code, ended.stderr or ended.stdout)
         return ended
+
+    def _patient(self, timeout: float) -> float:
+        """The seconds that a command gets on this machine, where it takes others that many."""
+        return timeout
 
     def _bounded(self, command: Sequence[str], timeout: float) -> Sequence[str]:
         """The command with whatever ends it in time on the far side."""

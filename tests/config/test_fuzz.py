@@ -76,22 +76,28 @@ structured = st.builds("{}{}".format, st.sampled_from(WHOLE), st.lists(line, max
 SERVER = {
     "fqdn": "{}.example", "netns": "n", "ssh_config": "/s", "ssh_as_root": "no", "test_iface": "nic",
     "test_iface_addr": "51:00.0", "test_iface_driv": "ice", "test_iface_dpdk_driv": "vfio-pci",
+    "bind_in_use": "51:00.0, 0000:52:00.1",
     "test_iface_ip_net": "10.2.0.1/24", "moongen_dir": "/m", "moonprogs_dir": "/p", "xdp_reflector_dir": "/x",
     "tmux_socket": "t-{}",
 }  # fmt: skip
 HOST = {
     "netns": "hn", "test_iface_mac": "52:54:00:00:00:01", "admin_bridge": "ab", "admin_bridge_ip_net": "10.1.0.1/24",
     "admin_tap": "at", "test_bridge": "tb", "test_bridge_ip_net": "10.3.0.1/24", "test_tap": "tt", "test_macvtap": "tm",
-    "test_iface_vfio_driv": "v", "qemu_path": "/q", "accelerator": "auto", "vmux_path": "/v", "vmux_qemu_path": "/v",
+    "test_iface_vfio_driv": "v", "test_iface_vfs": "2", "qemu_path": "/q", "accelerator": "auto", "testpmd_path": "/t",
+    "vhost_user_socket_path": "/s", "vmux_path": "/v", "vmux_qemu_path": "/v",
     "vmux_socket_path": "/v", "root_disk_file": "/d", "root_disk_snapshot": "yes", "fsdevs": "home:/home, nix:/nix",
+    "cpus_vcpus": "2-5", "cpus_vhost": "6,7", "cpus_qemu": "0", "cpus_switch": "1", "scheduling_vcpus": "other",
+    "scheduling_vhost": "fifo:1", "scheduling_qemu": "nice:-5", "scheduling_switch": "rr:99",
 }  # fmt: skip
 GUEST = {
-    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "512", "admin_iface_mac": "52:54:00:00:00:03",
+    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "512", "hugepages": "yes", "admin_iface_mac": "52:54:00:00:00:03",
     "cpu_model": "max", "kernel": "/k", "initrd": "/i", "kernel_args": "quiet a=b", "boot_timeout": "9",
 }  # fmt: skip
-LAB = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_address": "10.1.0.2/24", "sshd": "no"}
+LAB = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_address": "10.1.0.2/24", "sshd": "no",
+       "emulated_host": "no", "emulated_host_address": "10.4.0.2/24"}  # fmt: skip
 LISTS = {
     "machines": "pcvm, host", "interfaces": "bridge, pnic", "qemus": "a:, b:/b", "vhosts": "no", "ioregionfds": "no",
+    "queues": "default, 4", "rx_queue_sizes": "512", "tx_queue_sizes": "default",
     "reflectors": "xdp", "rates": "1, 2", "sizes": "60", "runtimes": "1", "repetitions": "2", "warmup": "0.5",
     "cooldown": "true", "accumulate": "yes", "outputdir": "o",
 }  # fmt: skip

@@ -90,6 +90,12 @@ def test_an_older_file_loads_with_its_keys_before_the_first_section(tmp_path: Pa
     assert testbed.local.moonprogs_dir == f"{tmp_path}/moonprogs"
 
 
+def test_threads_have_cpus_and_scheduling(tmp_path: Path) -> None:
+    host = load(tmp_path, minimal(host="cpus_vcpus = 8, 2-4\nscheduling_vcpus = fifo:01")).host
+    assert (host.cpus_vcpus, host.scheduling_vcpus) == ((2, 3, 4, 8), "fifo:1")
+    assert (host.cpus_qemu, host.scheduling_qemu) == ((), None)
+
+
 def test_every_key_but_fqdn_may_be_missing(tmp_path: Path) -> None:
     testbed = load(tmp_path, minimal())
     assert testbed.guest.vcpus == 2 and testbed.host.test_iface is None
@@ -145,6 +151,15 @@ def test_a_file_that_is_no_configuration_is_one_problem_that_names_it(tmp_path: 
         (minimal(host="admin_bridge_ip_net = 10.0.0.300/24"), "host", "admin_bridge_ip_net", "not an address"),
         (minimal(host="fsdevs = home"), "host", "fsdevs", "name:path"),
         (minimal(host="fsdevs = home:/a,home:/b"), "host", "fsdevs", "twice"),
+        (minimal(host="cpus_vcpus = 2-"), "host", "cpus_vcpus", "not a list of CPUs"),
+        (minimal(host="cpus_vhost = 9-2"), "host", "cpus_vhost", "runs backwards"),
+        (minimal(host="cpus_qemu = 9999"), "host", "cpus_qemu", "highest number"),
+        (minimal(host="cpus_switch = 1-3,2"), "host", "cpus_switch", "CPU 2 twice"),
+        (minimal(host="cpu_vcpus = 2"), "host", "cpu_vcpus", "did you mean 'cpus_vcpus'"),
+        (minimal(guest="cpus_vcpus = 2"), "guest", "cpus_vcpus", "unknown key"),
+        (minimal(host="scheduling_vcpus = fifo"), "host", "scheduling_vcpus", "expected other, batch, idle, fifo:PRIORITY"),
+        (minimal(host="scheduling_qemu = rr:0"), "host", "scheduling_qemu", "priorities are 1 to 99"),
+        (minimal(host="scheduling_switch = nice:20"), "host", "scheduling_switch", "nice values are -20"),
         (minimal(guest="initrd = /i"), "guest", "kernel", "initrd needs it"),
         (minimal(host="test_iface = ${common:nope}"), "host", "test_iface", "nope"),
         (minimal(host="test_iface = ${test_iface}"), "host", "test_iface", "refers to itself"),

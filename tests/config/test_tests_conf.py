@@ -55,6 +55,15 @@ def test_an_older_section_loads(tmp_path: Path) -> None:
     assert section.settings["outputdir"] == tmp_path / "outputs"
 
 
+def test_queues_and_ring_sizes_are_left_to_qemu_where_nothing_is_said(tmp_path: Path) -> None:
+    (section,) = load(tmp_path, text())
+    assert [section.lists[name] for name in ("queues", "rx_queue_size", "tx_queue_size")] == [(None,)] * 3
+    (section,) = load(tmp_path, text(queues="4, default, 1", rx_queue_sizes="256,1024", tx_queue_sizes="default"))
+    assert [section.lists[name] for name in ("queues", "rx_queue_size", "tx_queue_size")] == [(4, None, 1), (256, 1024), (None,)]
+    (section,) = load(tmp_path, text(rx_queue_size="512", tx_queue_size="256"))
+    assert [section.lists[name] for name in ("rx_queue_size", "tx_queue_size")] == [(512,), (256,)]
+
+
 def test_values_keep_the_order_in_which_they_were_written(tmp_path: Path) -> None:
     (section,) = load(tmp_path, text(rates="80, 2, 10", machines="microvm,pcvm\n  host"))
     assert section.lists["rate"] == (80, 2, 10)
@@ -103,6 +112,18 @@ def test_a_relative_output_directory_counts_from_the_file(tmp_path: Path) -> Non
         ({"outputdir": "~nobody-has-this/x"}, "outputdir", "home folder of nobody"),
         ({"machines": "pcwm"}, "machines", "did you mean 'pcvm'"),
         ({"interfaces": "brige"}, "interfaces", "did you mean 'bridge'"),
+        ({"interfaces": "bridge-vhost"}, "interfaces", "write bridge, and vhosts = yes"),
+        ({"interfaces": "x-vhost"}, "interfaces", "unknown value 'x-vhost'"),
+        ({"queues": "0"}, "queues", "expected 1 to 256; 'default' is taken, too"),
+        ({"queues": "257"}, "queues", "expected 1 to 256"),
+        ({"queues": "1, two"}, "queues", "not a whole number"),
+        ({"queues": "default, 4, default"}, "queues", "default is there twice"),
+        ({"queues": ""}, "queues", "empty list"),
+        ({"rx_queue_sizes": "300"}, "rx_queue_sizes", "not a power of two: expected 256, 512, 1024"),
+        ({"rx_queue_sizes": "128"}, "rx_queue_sizes", "expected 256 to 1024 descriptors"),
+        ({"tx_queue_sizes": "2048"}, "tx_queue_sizes", "expected 256 to 1024 descriptors"),
+        ({"tx_queue_sizes": "256", "tx_queue_size": "256"}, "tx_queue_size", "only one of them"),
+        ({"rx_queues": "2"}, "rx_queues", "did you mean"),
         ({"reflectors": "xpd"}, "reflectors", "did you mean 'xdp'"),
         ({"sizes": "59"}, "sizes", "60 to 1514"),
         ({"sizes": "1515"}, "sizes", "60 to 1514"),

@@ -61,6 +61,7 @@ def own_lab(source: Path, target: Path, name: str = NAME) -> Path:
     for old, new in (
         ("/run/autotest-lab", f"/run/{name}-lab"),
         ("autotest-ssh", f"{name}-ssh"),
+        ("autotest-iommu", f"{name}-iommu"),
         ("autotest-host", f"{name}-host"),
         ("autotest-loadgen", f"{name}-loadgen"),
         ("tmux_socket = autotest\n", f"tmux_socket = {name}\n"),

@@ -51,7 +51,8 @@ def clear() -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for place in _mounts():
-        if NAME in place and not place.startswith("/run/netns"):
+        # Whatever a lab is called: the machine's own mounts, like /proc, are none of its.
+        if NAME in place and place.startswith(("/run/", "/tmp/", "/var/tmp/")) and not place.startswith("/run/netns"):
             subprocess.run(["umount", "--lazy", place], check=True, timeout=10)
     for name in _namespaces():
         if NAME in name:
