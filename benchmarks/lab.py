@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from autotest.config.testbed import Testbed, load_testbed
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS
 from autotest.servers.guest import GuestSettings
 from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
 from autotest.traffic.reflectors import REFLECTOR_KINDS

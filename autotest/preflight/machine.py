@@ -175,10 +175,14 @@ class HugepageMemory(Requirement):
 
 @dataclass(frozen=True)
 class QueuesOfGuest(Requirement):
-    """A guest with as many CPUs as it has pairs of queues."""
+    """A guest with as many CPUs as it has pairs of queues.
+
+    ``fills_all``: whether frames are spread over all pairs, whichever the guest uses: those in the others would be lost.
+    """
 
     queues: int
     vcpus: int
+    fills_all: bool = False
 
     @property
     def subject(self) -> str:
@@ -187,7 +191,8 @@ class QueuesOfGuest(Requirement):
     def look(self, survey: Survey) -> Finding:
         if self.queues <= self.vcpus:
             return passed(f"{self.queues} pairs, {self.vcpus} vCPUs")
-        return warned(
-            f"{self.queues} pairs, but the guest has {self.vcpus} vCPUs: Linux uses no more pairs than it has CPUs",
-            f"vcpus = {self.queues} in [guest]",
-        )
+        detail = f"{self.queues} pairs, but the guest has {self.vcpus} vCPUs: Linux uses no more pairs than it has CPUs"
+        remedy = f"vcpus = {self.queues} in [guest]"
+        if self.fills_all:
+            return failed(f"{detail}, and the frames in the others would be lost", remedy)
+        return warned(detail, remedy)

@@ -115,7 +115,7 @@ def needs_of_guest(testbed: Testbed, settings: GuestSettings, build: str, rehear
     if hugepages := of_process + guest.memory * guest.hugepages:
         yield HugepageMemory(_HOST, hugepages, f"the guest with {kind.name}")
     if (settings.options.queues or 1) > 1:
-        yield QueuesOfGuest(_HOST, settings.options.queues or 1, guest.vcpus)
+        yield QueuesOfGuest(_HOST, settings.options.queues or 1, guest.vcpus, fills_all=kind.has_process)
     placed = roles(vhost=settings.options.vhost, switch=kind.has_process)
     yield PlacementCpus(_HOST, placed)
     yield NumaNode(_HOST, placed)

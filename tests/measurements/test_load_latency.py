@@ -11,8 +11,8 @@ import pytest
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
 from autotest.measurements.load_latency import KIND, infix, missing
-from autotest.plan.parameters import Case
-from autotest.results.names import TrialName, parse_file_name
+from autotest.plan.parameters import Case, Section
+from autotest.results.names import TrialName, parse_file_name, parse_load_latency_infix
 from autotest.results.verdicts import DEFAULT_TOLERANCES, Tolerances, Verdict
 
 NAMES = (*(parameter.name for parameter in KIND.parameters), "repetition")
@@ -26,6 +26,9 @@ def case(machine: str, interface: str, reflector: str = "xdp", **more: Any) -> C
         "qemu": ("default", "") if guest else None,
         "vhost": False if guest else None,
         "ioregionfd": False if guest else None,
+        "queues": None,
+        "rx_queue_size": None,
+        "tx_queue_size": None,
         "reflector": reflector,
         "rate": 10,
         "size": 60,
@@ -45,11 +48,19 @@ def case(machine: str, interface: str, reflector: str = "xdp", **more: Any) -> C
             case("microvm", "macvtap", qemu=("my-qemu_8.2", "/q"), vhost=True, ioregionfd=True, size=1514, runtime=2),
             "microvm_macvtap_my-qemu_8.2_vhoston_ioregionfdon_xdp_10kpps_1514B_2s",
         ),
+        (case("pcvm", "bridge", queues=1), "pcvm_bridge_default_vhostoff_ioregionfdoff_queues1_xdp_10kpps_60B_30s"),
+        (
+            case("pcvm", "bridge", queues=4, rx_queue_size=512, tx_queue_size=256),
+            "pcvm_bridge_default_vhostoff_ioregionfdoff_queues4_rxq512_txq256_xdp_10kpps_60B_30s",
+        ),
     ],
 )
 def test_result_names_are_the_promised_ones(planned: Case, expected: str) -> None:
     assert infix(planned) == expected
-    assert infix(planned.prefix(9)) == expected
+    assert infix(planned.prefix(len(KIND.parameters))) == expected
+    of_the_case = parse_load_latency_infix(expected)
+    assert of_the_case is not None and of_the_case.queues == planned["queues"]
+    assert (of_the_case.rx_queue_size, of_the_case.tx_queue_size) == (planned["rx_queue_size"], planned["tx_queue_size"])
     parsed = parse_file_name(TrialName(expected, 3).file("histogram"))
     assert parsed is not None and parsed.infix == expected and parsed.repetition == 3
 
@@ -137,6 +148,18 @@ def test_a_qemu_build_is_a_name_and_a_path_that_may_be_empty(text: str, value: t
     (qemu,) = [parameter for parameter in KIND.parameters if parameter.name == "qemu"]
     assert qemu.parse(text) == value
     assert qemu.show(value) == value[0]
+
+
+def test_what_is_left_to_qemu_is_labelled_only_where_a_section_has_other_values_too() -> None:
+    guest = ["machine pcvm", "interface bridge", "qemu default", "vhost off", "ioregionfd off"]
+    left, chosen, bare_metal = case("pcvm", "bridge"), case("pcvm", "bridge", queues=4), case("host", "bridge")
+    one, several = ({"queues": queues, "rx_queue_size": (None,), "tx_queue_size": (None,)} for queues in ((None,), (4, None)))
+    reflected = ["reflector xdp", "rate 10", "size 60", "runtime 30"]
+    for section in (None, Section("s", one)):
+        assert KIND.labels(left, section) == guest + reflected
+        assert KIND.labels(chosen, section) == [*guest, "queues 4", *reflected]
+    assert KIND.labels(left, Section("s", several)) == [*guest, "queues default", *reflected]
+    assert KIND.labels(bare_metal, Section("s", several)) == ["machine host", "interface bridge", *reflected]
 
 
 @pytest.mark.parametrize("text", [":/opt/q", "a b:/x", "-x:/x", "a:-x", "../a:/x", "a\x00:/x", "_a:/x"])

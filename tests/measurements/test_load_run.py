@@ -21,6 +21,7 @@ from autotest.traffic.moongen import ProgramEnd
 
 VALUES = {
     "machine": "host", "interface": "bridge", "qemu": None, "vhost": None, "ioregionfd": None,
+    "queues": None, "rx_queue_size": None, "tx_queue_size": None,
     "reflector": "xdp", "rate": 10, "size": 60, "runtime": 30, "repetition": 0,
 }  # fmt: skip
 CASE = Case(tuple(VALUES), tuple(VALUES.values()))

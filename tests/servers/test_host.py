@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
-from autotest.errors import AutotestError, QemuError, TestbedError, WaitTimeout
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.errors import AutotestError, CommandError, QemuError, WaitTimeout
+from autotest.interfaces import INTERFACE_KINDS
 from autotest.network.links import Links
 from autotest.qemu import qmp
 from autotest.remote.local import LocalTransport
@@ -88,17 +88,20 @@ def test_a_qemu_that_does_not_start_says_why_at_once(host: Host) -> None:
     assert not host.guest_is_running()
 
 
-def test_a_disk_that_is_not_there_is_named_with_its_key(host: Host) -> None:
-    os.unlink(str(host.config.root_disk_file))
-    with pytest.raises(TestbedError, match="host: there is no root_disk_file .*/root.img"):
-        run(host)
-    assert not host.guest_is_running()
+def test_huge_pages_of_the_guest_are_reserved_and_given_back(host: Host) -> None:
+    before = host.hugepages.state().counts
+    guest = dataclasses.replace(host.testbed.guest, hugepages=True)
+    with host.journal.scope():
+        host.networks_up(INTERFACE_KINDS["bridge"])
+        host.run_guest(settings(), host.config, guest)
+        assert "hugetlb=on" in host.guest_facts["command line"] and host.guest_is_running()
+    assert host.hugepages.state().counts == before and not host.guest_is_running()
 
 
 def test_a_qemu_that_is_not_there_is_named(host: Host) -> None:
     host.networks_up(INTERFACE_KINDS["bridge"])
     wanted = GuestSettings("pcvm", INTERFACE_KINDS["bridge"], "/no/qemu")
-    with pytest.raises(TestbedError, match="/no/qemu/qemu-system-x86_64"):
+    with pytest.raises(CommandError, match="/no/qemu/qemu-system-x86_64"):
         host.run_guest(wanted, host.config, host.testbed.guest)
 
 

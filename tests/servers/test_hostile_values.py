@@ -8,6 +8,8 @@ import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hostile import HOSTILE, FakeMachine, answers, as_read, file_names, recorded, recorder, texts
@@ -16,9 +18,12 @@ from hypothesis import strategies as st
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, ServerConfig, Testbed
 from autotest.errors import AutotestError, TestbedError
-from autotest.network.kinds import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS
+from autotest.preflight.machine import Files
+from autotest.preflight.requirement import Status
+from autotest.preflight.survey import Survey
 from autotest.servers.guest import GuestSettings
-from autotest.servers.host import _MACVTAP_OPEN, Host
+from autotest.servers.host import _OPENER, Host
 from autotest.servers.server import Server, parse_sha256sums
 
 FIXTURES = [HealthCheck.function_scoped_fixture]
@@ -130,7 +135,7 @@ def test_the_opener_of_a_macvtap_hands_on_just_these_arguments(
     folder = tmp_path_factory.mktemp("open")
     program = Path(recorder(folder)).rename(folder / "record it")
     (folder / name).write_text("")
-    command = ["sh", "-c", _MACVTAP_OPEN, "sh", str(folder / name), str(program), *given_]
+    command = ["python3", "-I", "-c", _OPENER, str(folder / name), "9", "2", str(program), *given_]
     ended = subprocess.run(command, capture_output=True, check=True, cwd=folder)
     assert recorded(ended.stdout.decode(errors="replace")) == as_read(given_)
     assert sorted(os.listdir(folder)) == sorted({name, "record it"})
@@ -186,25 +191,20 @@ def run_guest(host: Host) -> None:
     host.run_guest(settings_, host.config, host.testbed.guest)
 
 
-def is_question_about_files(command: Sequence[str]) -> bool:
-    return command[0] == "sh" and "-r" in command[2]
-
-
 @settings(max_examples=100, deadline=None, database=None)
 @given(answers)
 def test_without_a_clear_yes_a_file_counts_as_missing(answer: str) -> None:
     assume(answer.split() != ["there"] * 3)
-    machine = FakeMachine(lambda command: answer if is_question_about_files(command) else "")
-    with pytest.raises(TestbedError, match="there is no .*: put it there"):
-        run_guest(a_host(machine))
+    host = a_host(FakeMachine(lambda command: answer))
+    files = Files("host", (("root_disk_file", "/d"), ("kernel", "/k"), ("initrd", "/i")), "the guest")
+    servers: Any = SimpleNamespace(all=lambda: [host])
+    assert files.look(Survey(servers)).status is Status.FAIL
 
 
 @settings(max_examples=100, deadline=None, database=None)
 @given(answers, answers)
 def test_the_rate_of_the_counter_is_a_number_or_there_is_an_error_of_ours(remembered: str, measured: str) -> None:
     def answer(command: Sequence[str]) -> str | int:
-        if is_question_about_files(command):
-            return "there there there"
         return measured if command[0] == "python3" else 1 if command[0] == "ls" else ""
 
     machine = FakeMachine(answer)
@@ -224,7 +224,7 @@ def test_the_rate_of_the_counter_is_a_number_or_there_is_an_error_of_ours(rememb
 @given(answers, answers)
 def test_no_answer_of_the_host_becomes_a_command(told: str, other: str) -> None:
     """Every program that is run is one of ours or of the configuration, however the host answers."""
-    machine = FakeMachine(lambda command: "there there there" if is_question_about_files(command) else told)
+    machine = FakeMachine(lambda command: told)
     machine.read = lambda source: other  # type: ignore[method-assign]
     host = a_host(machine)
     for use in (

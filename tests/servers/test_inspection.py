@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
+from autotest.interfaces import INTERFACE_KINDS, InterfaceOptions
 from autotest.measurements.load_latency import KIND
-from autotest.network.kinds import INTERFACE_KINDS
 from autotest.plan.parameters import Case
 from autotest.results.identity import Identity, differences
 from autotest.servers.facts import MachineFacts, Nic
@@ -62,7 +62,8 @@ def settings(qemu: str = "") -> GuestSettings:
 
 def case(machine: str = "pcvm", reflector: str = "xdp", qemu: str = "") -> Case:
     guest = machine != "host"
-    values = (machine, "bridge", ("q", qemu) if guest else None, False if guest else None, False if guest else None, reflector)
+    flag = False if guest else None
+    values = (machine, "bridge", ("q", qemu) if guest else None, flag, flag, None, None, None, reflector)
     return Case(tuple(parameter.name for parameter in KIND.parameters), values)
 
 
@@ -184,6 +185,52 @@ def test_of_a_host_case_no_guest_but_the_reflector_on_the_host_determines_the_re
 def test_a_guest_is_not_asked_for_its_moongen_reflector_before_it_boots(testbed: Testbed, look: Any) -> None:
     found = KIND.determines(look(testbed), case("pcvm", "moongen"))  # nobody.invalid would not answer
     assert found["reflector.sha256"]
+
+
+def test_placement_determines_a_guests_result_only_where_it_is_configured_and_has_threads(testbed: Testbed, look: Any) -> None:
+    before = KIND.determines(look(testbed), case())
+    assert not [key for key in before if key.startswith("placement")]
+    of_other_guests = with_host(testbed, cpus_vhost=(1,), scheduling_vhost="fifo:1", cpus_switch=(1,))
+    assert Identity(KIND.determines(look(of_other_guests), case())).hash == Identity(before).hash
+    placed = with_host(testbed, cpus_vcpus=(0, 1), scheduling_qemu="nice:5")
+    assert differences(Identity(before), Identity(KIND.determines(look(placed), case()))) == [
+        "placement cpus of vcpus: none then, 0-1 now", "placement scheduling of qemu: none then, nice:5 now",
+    ]  # fmt: skip
+    host = KIND.determines(look(testbed), case("host"))
+    assert Identity(KIND.determines(look(placed), case("host"))).hash == Identity(host).hash
+
+
+@pytest.mark.parametrize("vhost", [False, True])
+def test_the_placement_of_vhost_threads_determines_the_results_with_vhost(testbed: Testbed, look: Any, vhost: bool) -> None:
+    wanted = dataclasses.replace(settings(), options=InterfaceOptions(vhost=vhost))
+    found = look(with_host(testbed, cpus_vhost=(1,))).guest(wanted)
+    assert found.get("placement.cpus of vhost") == ("1" if vhost else None)
+
+
+@pytest.mark.parametrize("switch", [False, True])
+def test_the_placement_of_a_switch_determines_the_results_of_interfaces_with_one(
+    testbed: Testbed, look: Any, switch: bool
+) -> None:
+    found = look(with_host(testbed, cpus_switch=(1,))).guest(with_interface("vhost-user" if switch else "bridge"))
+    assert found.get("placement.cpus of switch") == ("1" if switch else None)
+
+
+def test_the_program_of_a_switch_determines_the_results_of_interfaces_with_one(testbed: Testbed, look: Any, tmp_path: Path) -> None:
+    program = tmp_path / "testpmd"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    wanted = with_host(testbed, testpmd_path=str(program))
+    before = look(wanted).guest(with_interface("vhost-user"))["switch.sha256"]
+    program.write_text("#!/bin/sh\n# another build\n")
+    after = look(wanted).guest(with_interface("vhost-user"))["switch.sha256"]
+    assert before and after and before != after
+    program.unlink()
+    assert look(wanted).guest(with_interface("vhost-user"))["switch.sha256"] is None
+    assert "switch.sha256" not in look(wanted).guest(with_interface("bridge"))
+
+
+def with_interface(name: str) -> GuestSettings:
+    return dataclasses.replace(settings(), interface=INTERFACE_KINDS[name])
 
 
 def test_the_record_of_a_testbed_has_its_name_its_whole_configuration_facts_and_versions(testbed: Testbed, look: Any) -> None:
