@@ -26,7 +26,7 @@ def up_with_carrier(host: Host) -> None:
     """The test NIC with the driver of the kernel, up and with its carrier."""
     iface = host.test_nic()
     host.links.up(iface)
-    host.links.wait_for_carrier(iface)
+    host.wait_for_carrier(iface)
 
 
 def _set_up_pnic(host: Host, guest: bool) -> None:
@@ -42,7 +42,7 @@ def set_up_bridge(host: Host, guest: bool) -> None:
     bridge = given(config.test_bridge)
     host.links.add_bridge(bridge, config.test_bridge_ip_net)
     host.links.add_port(bridge, nic)
-    host.links.wait_for_carrier(nic)
+    host.wait_for_carrier(nic)
 
 
 def attach_tap(host: Host, options: InterfaceOptions) -> None:
@@ -54,7 +54,7 @@ def attach_tap(host: Host, options: InterfaceOptions) -> None:
 def _set_up_macvtap(host: Host, guest: bool) -> None:
     nic = host.test_nic()
     host.links.add_macvtap(given(host.config.test_macvtap), nic, given(host.testbed.guest.test_iface_mac))
-    host.links.wait_for_carrier(nic)
+    host.wait_for_carrier(nic)
 
 
 def virtio(guest: GuestConfig, backend: Backend, options: InterfaceOptions, vectors: int | None = None) -> VirtioNet:

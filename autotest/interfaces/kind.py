@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from autotest.servers.host import Host
 
 HOST_MACHINE = "host"
+USER_SPACE_DRIVER = "vfio-pci"  # of a guest whose kernel has no driver for its interface
 GUEST_MACHINES = ("pcvm", "microvm")
 SOCKETS = {"vhost_user_socket_path": "vhost.sock", "vmux_socket_path": "vmux.sock"}
 """Keys of section ``host`` for sockets, and what their files are called in the host's state folder by default."""
@@ -71,6 +72,7 @@ class InterfaceKind:
             returns; the journal undoes it, too.
         check: raises TestbedError when what ``attach`` started has ended or hangs; with what it wrote last.
         needs: what else must be there.
+        guest_keys: keys of section ``guest`` that it needs where a guest has it.
         nic: the guest's interface for QEMU; None where no guest has it.
         guest_driver: the guest's kernel driver for it.
         vhost, ioregionfd: whether they can be switched on; off they are always.
@@ -96,6 +98,7 @@ class InterfaceKind:
     check: Callable[[Host], None] = lambda host: None
     nic: Callable[[HostConfig, GuestConfig, InterfaceOptions], Part] | None = None
     host_keys_of_guest: tuple[str, ...] = ()
+    guest_keys: tuple[str, ...] = ()
     needs: HostNeeds = field(default_factory=HostNeeds)
     guest_driver: str | None = None
     vhost: bool = False
@@ -120,7 +123,7 @@ class InterfaceKind:
         """The keys that it needs with that machine type, by section."""
         if machine != HOST_MACHINE:
             mac = () if "test_iface_mac" in self.host_keys else ("test_iface_mac",)
-            return {"host": self.host_keys + self.host_keys_of_guest, "guest": mac}
+            return {"host": self.host_keys + self.host_keys_of_guest, "guest": mac + self.guest_keys}
         # A macvtap is the host's own interface then, under the MAC address that the load goes to.
         return {"host": self.host_keys, "guest": ("test_iface_mac",) if "test_macvtap" in self.host_keys else ()}
 

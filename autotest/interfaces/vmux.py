@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from autotest.config.testbed import GuestConfig, HostConfig
 from autotest.interfaces import process
 from autotest.interfaces.kernel import TUN, attach_tap, set_up_bridge
-from autotest.interfaces.kind import HostNeeds, InterfaceKind, InterfaceOptions, given
+from autotest.interfaces.kind import (
+    USER_SPACE_DRIVER,
+    HostNeeds,
+    InterfaceKind,
+    InterfaceOptions,
+    given,
+)
 from autotest.interfaces.vfio import VFIO, bind_for_vfio
 from autotest.qemu.parts import VfioUserNic
 from autotest.remote.tmux import Session
@@ -125,6 +131,7 @@ def _nic_kind(
     guest_driver: str | None,
     *,
     hugepages: int = _HUGEPAGES,
+    guest_keys: tuple[str, ...] = (),
     reflectors: tuple[str, ...] | None = None,
     keeps_nic_mac: Callable[[HostConfig], bool] = lambda host: False,
 ) -> InterfaceKind:
@@ -139,6 +146,7 @@ def _nic_kind(
         description=description,
         machines=("pcvm",),
         host_keys=("test_iface_addr", "test_iface_mac", "test_iface_vfio_driv", "vmux_path"),
+        guest_keys=guest_keys,
         set_up=bind_for_vfio,
         attach=attach,
         check=_check,
@@ -178,7 +186,8 @@ KINDS: Sequence[InterfaceKind] = (
         "vmux-vdpdk",
         "vMux's own NIC for DPDK in the guest, over DPDK",
         _on_dpdk("vdpdk"),
-        "vfio-pci",
+        USER_SPACE_DRIVER,
         reflectors=("moongen",),
+        guest_keys=("test_iface_addr", "test_iface_dpdk_driv"),
     ),
 )

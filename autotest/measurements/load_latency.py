@@ -130,7 +130,10 @@ def _check_test_network(servers: Servers, case: Case) -> None:
         return
     if host.config.test_iface_dpdk_driv and host.links.show(iface) is None:
         return  # the reflector has it
-    host.links.require_carrier(iface)
+    if host.far_end_sleeps:
+        host.links.require_up(iface)
+    else:
+        host.links.require_carrier(iface)
 
 
 @contextmanager

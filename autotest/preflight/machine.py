@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotest.preflight.requirement import Finding, Requirement, failed, passed, warned
+from autotest.preflight.requirement import Finding, Requirement, failed, passed
 from autotest.preflight.survey import Survey
 
 # For each module a line: what is known of it. A module of which the kernel's own list says nothing may still be built in:
@@ -175,14 +175,10 @@ class HugepageMemory(Requirement):
 
 @dataclass(frozen=True)
 class QueuesOfGuest(Requirement):
-    """A guest with as many CPUs as it has pairs of queues.
-
-    ``fills_all``: whether frames are spread over all pairs, whichever the guest uses: those in the others would be lost.
-    """
+    """A guest with as many CPUs as it has pairs of queues: else it would be measured under the name of more than it uses."""
 
     queues: int
     vcpus: int
-    fills_all: bool = False
 
     @property
     def subject(self) -> str:
@@ -192,7 +188,4 @@ class QueuesOfGuest(Requirement):
         if self.queues <= self.vcpus:
             return passed(f"{self.queues} pairs, {self.vcpus} vCPUs")
         detail = f"{self.queues} pairs, but the guest has {self.vcpus} vCPUs: Linux uses no more pairs than it has CPUs"
-        remedy = f"vcpus = {self.queues} in [guest]"
-        if self.fills_all:
-            return failed(f"{detail}, and the frames in the others would be lost", remedy)
-        return warned(detail, remedy)
+        return failed(detail, f"vcpus = {self.queues} in [guest], or fewer queues")

@@ -30,7 +30,8 @@ SEPARATOR: Final = " | "
 _SHOWN_DIGITS: Final = 12  # of a checksum
 _ASPECTS: Final = ("version", "file", "sha256")  # of one subject, shown together
 _LABELS: Final = {"qemu": "QEMU"}
-_ONLY_WHERE_SET: Final = "placement."  # keys that begin so are there only if configured: without one it was not so placed
+# Keys that begin so are there only where something is configured: without one it was not.
+_ONLY_WHERE_SET: Final = ("placement.", "host.virtual function", "guest.hugepages")
 
 
 @dataclass(frozen=True)

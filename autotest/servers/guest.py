@@ -52,8 +52,10 @@ class Guest(DeviceUnderTest):
         """Not asked for: what is changed in a guest ends with its QEMU, which the host knows."""
         return ""
 
-    def find_nic(self, mac: str) -> None:
+    def find_nic(self, mac: str) -> str:
         """Find the interface under test by its MAC address: each kind of interface may give it another name.
+
+        Returns the name of its driver, empty where the kernel names none.
 
         Raises:
             TestbedError: there is none with it, or more than one.
@@ -66,6 +68,8 @@ class Guest(DeviceUnderTest):
         else:
             what = ", ".join(found) or "no network interface"
             raise TestbedError(f"guest: {what} has the MAC address {mac} of the interface under test")
+        link = self.run(["readlink", "--", f"/sys/class/net/{self.nic}/device/driver"], check=False).stdout
+        return link.strip().rpartition("/")[2]
 
     def close(self) -> None:
         super().close()

@@ -19,6 +19,7 @@ from autotest.errors import ConnectError, QemuError, TestbedError, WaitTimeout
 from autotest.interfaces.kind import (
     MACVTAP_FD,
     SOCKETS,
+    USER_SPACE_DRIVER,
     InterfaceKind,
     InterfaceOptions,
 )
@@ -48,6 +49,8 @@ _CHECK_TIMEOUT = 3.0  # seconds in which a guest that works takes a login
 _POWERDOWN_TIMEOUT = 60.0  # seconds that a guest with a disk of its own gets to shut down
 _CONSOLE_LINES = 30  # of the console in an error
 _SHORTEST_TRY, _LONGEST_TRY = 0.1, 5.0  # seconds for one try to connect to a booting guest
+# net/vhost_net of QEMU says so and goes on: what is measured then is another interface.
+_NO_VHOST = re.compile(r"unable to start vhost net.*falling back on userspace virtio.*")
 _TSC_KHZ = re.compile(r"[1-9][0-9]{3,8}")  # 1 MHz to 1 THz
 _OPENER = """\
 import os, sys
@@ -241,6 +244,8 @@ class Host(DeviceUnderTest):
         """Raises QemuError when QEMU has ended, or runs a kernel that gave up."""
         code = session.exit_code()
         console = session.output()
+        if (found := _NO_VHOST.search(console)) is not None:
+            raise QemuError(f"{self.name}: QEMU goes on without vhost: {found[0].strip()}")
         reason = panic(console)
         if code is None and not reason:
             session.require_life()
@@ -358,6 +363,19 @@ class Host(DeviceUnderTest):
         self.transport.outside.run(["rm", "-f", "--", *sockets], sudo=True)
         return was_there
 
+    def _find_nic_of(self, guest: Guest, settings: GuestSettings) -> None:
+        """Find the guest's interface under test, and say which driver it has."""
+        kind = settings.interface
+        if kind.guest_driver == USER_SPACE_DRIVER:
+            guest.nic = guest.config.test_iface  # a name only: no kernel has such an interface
+            return
+        mac = kind.dut_mac(settings.machine, self.testbed)
+        assert mac
+        driver = guest.find_nic(mac)
+        self.guest_facts["driver"] = driver
+        if kind.guest_driver not in (None, driver):
+            log.warning("%s: the driver of %s is %s, not %s as usual", guest.name, guest.nic, driver or "unknown", kind.guest_driver)
+
     def _wait_for_powerdown(self, session: Session, timeout: float) -> None:
         try:
             session.wait(timeout)
@@ -376,9 +394,9 @@ class Host(DeviceUnderTest):
                 seconds = self.wait_for_guest(guest, self.testbed.guest.boot_timeout)
                 log.info("%s: login %.1f s after QEMU's start", guest.name, seconds)
                 self.guest_facts |= read_facts(guest).record()
-                mac = settings.interface.dut_mac(settings.machine, self.testbed)
-                assert mac
-                guest.find_nic(mac)
+                self._find_nic_of(guest, settings)
+                is_at_the_wire = settings.interface.guest_driver is None
+                guest.far_end_sleeps = self.far_end_sleeps and is_at_the_wire
                 yield
             finally:
                 guest.nic = None

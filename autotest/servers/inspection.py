@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import autotest
+from autotest.config.testbed import GuestConfig, HostConfig
 from autotest.qemu import accelerator
 from autotest.results.identity import Plain, several
 from autotest.servers.checksums import file_checksum, file_inode, generator_checksum
@@ -129,6 +130,7 @@ class Inspection:
             "guest.memory": config.memory,
             "guest.cpu model": config.cpu_model,
             "guest.accelerator": self._accelerator(settings) if wanted == "auto" else wanted,
+            **_only_where_set(settings, host.config, config),
             **configured(host.config, roles(vhost=settings.options.vhost, switch=settings.interface.has_process)),
         }
 
@@ -168,6 +170,13 @@ class Inspection:
             ("accelerator", program),
             lambda: accelerator.choose("auto", host.transport, program, kernel, host.memory_dir),
         )
+
+
+def _only_where_set(settings: GuestSettings, host: HostConfig, guest: GuestConfig) -> dict[str, Plain]:
+    """What earlier versions had not, so that results of theirs stay what they are."""
+    of_function = host.test_iface_vfs and settings.interface.needs.driver_key == "test_iface_vfio_driv"
+    values: dict[str, Plain] = {"host.virtual function": True} if of_function else {}
+    return values | ({"guest.hugepages": True} if guest.hugepages else {})
 
 
 def _lasting(mitigation: str) -> str:

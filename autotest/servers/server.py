@@ -94,6 +94,8 @@ class Server:
         self.config = config
         self._given_transport = transport
         self.journal = journal or Journal(lambda change: undo(self, change))
+        self.far_end_sleeps = False
+        """Whether the NIC at the other end of the wire has its link only while MoonGen drives it."""
 
     @cached_property
     def transport(self) -> Transport:
@@ -123,6 +125,15 @@ class Server:
     def hugepages(self) -> Hugepages:
         """Its huge pages."""
         return Hugepages(self.transport, self.note)
+
+    def wait_for_carrier(self, iface: str) -> None:
+        """Wait for the carrier of the interface at the wire's end, unless the other end sleeps: then MoonGen waits for it.
+
+        Raises:
+            WaitTimeout: it has none in time.
+        """
+        if not self.far_end_sleeps:
+            self.links.wait_for_carrier(iface)
 
     def note(self, kind: str, /, *, machine: str = "", **details: str) -> None:
         """Write a change of this machine into the journal, before it is made; see :mod:`autotest.servers.undoing`."""

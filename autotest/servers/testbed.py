@@ -52,6 +52,7 @@ class Servers:
         self.host = Host(testbed, ways.get("host"), self.journal)
         self.guest = Guest("guest", testbed.guest, journal=self.journal)
         self.loadgen = LoadGen("loadgen", testbed.loadgen, ways.get("loadgen"), self.journal)
+        self.host.far_end_sleeps = testbed.loadgen.test_iface_dpdk_driv is not None
 
     def all(self) -> tuple[Server, ...]:
         return (self.host, self.guest, self.loadgen)

@@ -64,7 +64,7 @@ class ReflectorKind:
 def _moongen_up(server: Server, iface: str) -> None:
     dpdk.make_nic_ready(server, iface)
     if server.config.test_iface_dpdk_driv is None:  # else there is no interface of the kernel any more
-        server.links.wait_for_carrier(iface)
+        server.wait_for_carrier(iface)
     MoonGen(server, iface).start(_PROGRAM, [], _READY, _READY_TIMEOUT)
 
 
@@ -92,7 +92,7 @@ def _xdp_up(server: Server, iface: str) -> None:
     mode = _load_xdp(server, iface, posixpath.join(folder, XDP_OBJECT))
     log.debug("%s: XDP reflector on %s, %s", server.name, iface, mode)
     server.links.up(iface)
-    server.links.wait_for_carrier(iface)
+    server.wait_for_carrier(iface)
 
 
 def _load_xdp(server: Server, iface: str, path: str) -> str:

@@ -20,6 +20,7 @@ from autotest.qemu import qmp
 from autotest.remote.local import LocalTransport
 from autotest.servers.guest import Guest, GuestSettings
 from autotest.servers.host import Host
+from autotest.servers.testbed import Servers
 
 
 @pytest.fixture
@@ -144,3 +145,28 @@ def test_the_neighbour_of_the_guest_is_known(host: Host) -> None:
     with host.admin_network():
         shown = host.run(["ip", "neighbour", "show", "dev", "adm"]).stdout
         assert "10.9.0.2 lladdr 52:54:00:fa:00:5f PERMANENT" in shown
+
+
+def test_a_qemu_that_goes_on_without_vhost_is_not_measured_under_that_name(host: Host) -> None:
+    run(host)
+    host.require_running_guest()
+    with open(host.state_file("guest.log"), "a") as log:  # what its net/vhost_net.c says
+        log.write("qemu-system-x86_64: unable to start vhost net: 14: falling back on userspace virtio\n")
+    with pytest.raises(QemuError, match="goes on without vhost: unable to start vhost net: 14"):
+        host.require_running_guest()
+
+
+def test_an_end_of_the_wire_that_has_its_link_only_with_moongen_is_not_waited_for(host: Host) -> None:
+    host.links.up("nic")
+    Links(LocalTransport("here", host.config.netns)).down("peer")
+    asleep = dataclasses.replace(host.testbed, loadgen=LoadGenConfig(fqdn="localhost", test_iface_dpdk_driv="vfio-pci"))
+    with Servers(asleep) as servers:
+        start = time.monotonic()
+        with servers.host.test_network(INTERFACE_KINDS["bridge"], guest=True):
+            assert "nic" in servers.host.links.require("nic")["ifname"]
+        assert time.monotonic() - start < 5
+
+
+def test_a_guest_without_a_kernel_driver_needs_the_pci_address_in_it() -> None:
+    assert {"test_iface_addr", "test_iface_dpdk_driv"} <= set(INTERFACE_KINDS["vmux-vdpdk"].keys("pcvm")["guest"])
+    assert "test_iface_addr" not in INTERFACE_KINDS["vmux-pt"].keys("pcvm")["guest"]

@@ -298,3 +298,14 @@ def test_outside_of_a_checkout_there_is_no_revision(checkout: Path, tmp_path: Pa
     assert revision(checkout / "autotest") is None  # installed somewhere inside of another project
     monkeypatch.setenv("PATH", "/nonexistent")
     assert revision(checkout) is None
+
+
+def test_a_virtual_function_and_huge_pages_determine_a_result_only_where_they_are_configured(testbed: Testbed, look: Any) -> None:
+    before = look(testbed).guest(settings())
+    functions = with_host(testbed, test_iface_vfs=2, test_iface_addr="0000:01:00.0")
+    assert look(functions).guest(settings()) == before  # a bridge has no virtual function
+    passed = look(functions).guest(with_interface("vfio"))
+    assert differences(Identity(look(with_host(testbed, test_iface_addr="0000:01:00.0")).guest(with_interface("vfio"))),
+                       Identity(passed)) == ["host virtual function: none then, on now"]  # fmt: skip
+    huge = dataclasses.replace(testbed, guest=dataclasses.replace(testbed.guest, hugepages=True))
+    assert differences(Identity(before), Identity(look(huge).guest(settings()))) == ["guest hugepages: none then, on now"]
