@@ -1,6 +1,7 @@
 """What is drawn, read from the figures."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import example_campaign
 import numpy as np
@@ -11,6 +12,8 @@ from autotest.errors import UsageError
 from autotest.report.cases import group_cases
 from autotest.report.metrics import METRICS
 from autotest.report.plots import View
+from autotest.report.plots.figure import draw
+from autotest.report.plots.layout import arrange
 from autotest.report.plots.style import COLOURS, DISTINCT, line_style
 from autotest.report.trials import read_results
 from autotest.results.names import TrialName
@@ -154,6 +157,16 @@ def test_the_legend_lies_within_the_page(campaign, kind, wanted):
     for legend in figure.subfigs[1].legends:
         box = legend.get_window_extent()
         assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
+
+
+def test_the_titles_of_panels_do_not_run_into_each_other(campaign):
+    layout = arrange(cases_of(campaign, interface="bridge", rate=50))
+    title = "microvm, QEMU default, vhost off, ioregionfd off"
+    beside = tuple(replace(layout.panels[0], title=title, column=column) for column in range(3))
+    figure = draw("loss", replace(layout, panels=beside), "", log=False)
+    figure.draw_without_rendering()
+    ends = [axes._left_title.get_window_extent() for axes in panels(figure)]
+    assert all(left.x1 < right.x0 for left, right in pairwise(ends)) and ends[-1].x1 <= figure.bbox.x1
 
 
 def test_one_rate_has_the_diagonal_too(campaign):

@@ -19,6 +19,7 @@ from autotest.report.plots.style import GREY, RC, Chart, handle
 
 CHARTS: Final = {"latency": LATENCY, "loss": LOSS, "throughput": THROUGHPUT, "cdf": CDF, "histogram": HISTOGRAM}
 _WIDTH_IN, _PANEL_WIDTH_IN, _LONE_PANEL_IN, _PANEL_IN = 7.0, 2.9, 3.7, 2.3
+_BESIDE_IN = 0.6  # of a panel: the space for the numbers of its axis, and between panels
 _ROW_IN, _CAPTION_ROW_IN, _GAP_IN = 0.165, 0.125, 0.1
 _LETTER_IN, _SMALL_LETTER_IN = 0.058, 0.0465
 """Width of an average letter in the legend, and in the caption."""
@@ -63,7 +64,7 @@ def _draw_panels(figure: SubFigure, chart: Chart, layout: Layout, log: bool) -> 
         drawn.append(axes)
         for series in panel.series:
             chart.draw(axes, series)
-        title = textwrap.fill(panel.title, int(max(_PANEL_WIDTH_IN, _WIDTH_IN / layout.columns) / _LETTER_IN))
+        title = textwrap.fill(panel.title, int((max(_PANEL_WIDTH_IN, _WIDTH_IN / layout.columns) - _BESIDE_IN) / _LETTER_IN))
         axes.set_title(title, fontsize="medium", loc="left")
         axes.tick_params(
             labelbottom=(panel.row + 1, panel.column) not in places, labelleft=(panel.row, panel.column - 1) not in places
