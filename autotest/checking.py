@@ -7,6 +7,8 @@ import logging
 import os
 import shutil
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from autotest.errors import EXIT_FAILED, EXIT_OK, EXIT_TESTBED, ConnectError
@@ -41,6 +43,8 @@ def check(options: argparse.Namespace) -> int:
         testbed = load_testbed(options.config, PROJECT_DIRECTORY)
     preflight = _looked_at(testbed, campaign, plan)
     for line in table(preflight, plan, _width(), _has_colours()):
+        print(line)
+    for line in _left_out(campaign):
         print(line)
     print(counts(preflight), _outcome(preflight, plan), sep="")
     if options.junit:
@@ -87,6 +91,17 @@ def _plan(campaign: Campaign, only_to_do: bool) -> Plan[Case]:
     return Plan(counted, campaign.kind.labels)
 
 
+def _left_out(campaign: Campaign | None) -> Iterator[str]:
+    """What the matrix holds and no set-up can be: a line for each reason, as there may be many combinations."""
+    from autotest.preflight.text import trials
+
+    found: Counter[str] = Counter()
+    for _, exclusion in campaign.exclusions() if campaign else ():
+        found[exclusion.reason] += exclusion.trials
+    for reason, count in found.items():
+        yield f"left out: {trials(count)}: {reason} (--dry-run shows which)"
+
+
 def _outcome(preflight: Preflight[Case], plan: Plan[Case] | None) -> str:
     from autotest.preflight.text import trials
 
@@ -117,10 +132,15 @@ def _has_colours() -> bool:
 
 
 def preflight_of_run(campaign: Campaign, servers: Servers) -> int:
-    """Look at the servers before a run; returns its exit code as far as that tells it: other than 0 where trials are blocked."""
+    """Look at the servers before a run; returns its exit code as far as that tells it: other than 0 where trials are blocked.
+
+    What the matrix leaves out is named, too: who asked for it must not find out from plots that lack it.
+    """
     from autotest.preflight.requirement import Status
     from autotest.preflight.text import counts, effects_of, sentence
 
+    for line in _left_out(campaign):
+        log.info("%s", line)
     plan = _plan(campaign, only_to_do=True)
     preflight = campaign.preflight(servers, plan.trials)
     effects = effects_of(preflight, plan)

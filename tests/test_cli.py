@@ -230,6 +230,7 @@ def test_where_all_is_done_a_testbed_that_is_gone_is_a_warning_and_no_failure(fo
     assert result.returncode == 0 and TRACEBACK not in result.stderr
     assert "3 trials, 3 done, 0 to do" in result.stderr and "could not be checked: " in result.stderr
     assert "WARNING" in result.stderr and "nobody.invalid1" in result.stderr
+    assert "left out" not in result.stderr  # though pnic is, with a guest: nothing is to be measured
 
 
 def test_where_all_is_done_by_an_older_autotest_no_machine_is_asked(folder: Path) -> None:

@@ -87,6 +87,7 @@ class InterfaceKind:
         keeps_nic_mac: whether the guest has the MAC address of the host's NIC.
         program: of the process that ``attach`` starts between wire and guest, which can be tried without a guest; None where it
             starts none.
+        session: the tmux session of the host in which that process runs.
     """
 
     name: str
@@ -113,6 +114,7 @@ class InterfaceKind:
     qemu_path: Callable[[HostConfig], str] = lambda host: host.qemu_path
     keeps_nic_mac: Callable[[HostConfig], bool] = lambda host: False
     program: Callable[[HostConfig], str] | None = None
+    session: str | None = None
 
     @property
     def has_process(self) -> bool:

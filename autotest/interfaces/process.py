@@ -30,10 +30,17 @@ def socket_of(config: HostConfig, key: str) -> str:
 
 
 def new_socket(host: Host, key: str) -> str:
-    """The path of the socket, where nothing is now; what is there later is removed with all else that was set up."""
+    """The path of the socket, where nothing is now; what is there later is removed with all else that was set up.
+
+    Raises:
+        TestbedError: something else than a socket is there; that stays.
+    """
     path = getattr(host.config, key) or host.state_file(SOCKETS[key])
-    host.note("file", path=path)
-    host.transport.outside.run(["rm", "-f", "--", path], sudo=True)
+    # As root, and at a path that was typed in: only what an earlier process can have left is removed.
+    script = 'if [ -L "$1" ] || { [ -e "$1" ] && [ ! -S "$1" ]; }; then echo other; else rm -f -- "$1"; fi'
+    if host.transport.outside.run(["sh", "-c", script, "sh", path], sudo=True).stdout:
+        raise TestbedError(f"{host.name}: {path} is there and is no socket: correct {key} of [host], or remove it")
+    host.note("file", path=path)  # not before: to undo that is to remove it
     return str(path)
 
 

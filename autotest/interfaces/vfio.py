@@ -23,7 +23,7 @@ def bind_for_vfio(host: Host, guest: bool) -> None:
         return
     nic = host.test_nic()
     host.links.up(nic)
-    host.links.wait_for_carrier(nic)
+    host.wait_for_carrier(nic)
     functions = host.pci.set_virtual_functions(address, config.test_iface_vfs)
     host.pci.set_function_mac(address, 0, given(host.testbed.guest.test_iface_mac))
     host.pci.bind(functions[0], driver)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from autotest.servers.host import Host
 
 _SOCKET = "vhost_user_socket_path"
+_SESSION = "testpmd"
 _READY = "Press enter to exit"  # testpmd.c, main: forwarding has begun
 _VERSION = re.compile(r"RTE Version: '([^'\n]{1,100})'")  # what EAL prints for -v
 _START_TIMEOUT = 30.0  # seconds; with af_packet it took 1.3
@@ -122,7 +123,7 @@ def _check(host: Host) -> None:
 
 
 def _session(host: Host) -> Session:
-    return host.session("testpmd")
+    return host.session(_SESSION)
 
 
 def _nic(host: HostConfig, guest: GuestConfig, options: InterfaceOptions) -> VhostUserNet:
@@ -152,5 +153,6 @@ KINDS: Sequence[InterfaceKind] = (
         longest_tx_ring=_LONGEST_TX_RING,
         shared_memory=True,
         program=lambda host: host.testpmd_path,
+        session=_SESSION,
     ),
 )

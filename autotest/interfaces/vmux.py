@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autotest.servers.host import Host
 
 _SOCKET = "vmux_socket_path"
+_SESSION = "vmux"
 _START_TIMEOUT = 30.0  # seconds; DPDK, where it is used, initialises the NIC first
 _GRACE = 10.0  # seconds from the signal on
 _HUGEPAGES = 1024  # MiB
@@ -80,7 +81,7 @@ def _check(host: Host) -> None:
 
 
 def _session(host: Host) -> Session:
-    return host.session("vmux", signal.SIGINT, _GRACE)
+    return host.session(_SESSION, signal.SIGINT, _GRACE)
 
 
 def _nic(host: HostConfig, guest: GuestConfig, options: InterfaceOptions) -> VfioUserNic:
@@ -121,6 +122,7 @@ def _tap_kind(name: str, description: str, mode: str, guest_driver: str) -> Inte
         shared_memory=True,
         qemu_path=_qemu_path,
         program=_program,
+        session=_SESSION,
     )
 
 
@@ -165,6 +167,7 @@ def _nic_kind(
         qemu_path=_qemu_path,
         keeps_nic_mac=keeps_nic_mac,
         program=_program,
+        session=_SESSION,
     )
 
 

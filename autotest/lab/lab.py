@@ -17,6 +17,7 @@ from pathlib import Path
 
 from autotest.config.testbed import LabConfig, ServerConfig, Testbed
 from autotest.errors import ConfigError, ConnectError, Problem, TestbedError
+from autotest.interfaces import INTERFACE_KINDS
 from autotest.lab import image as guest_image
 from autotest.lab import ssh
 from autotest.lab.emulated.host import WIRE_ADDRESS, EmulatedHost, recipe
@@ -41,7 +42,7 @@ _PROGRAMS = {
 }
 _NAME = "lab"  # in the journal
 _EMULATED = "emulated-host"  # folder in the lab's directory
-_SESSIONS = ("l2-load-latency", "reflector", "testpmd", "vmux")
+_SESSIONS = ("l2-load-latency", "reflector", *sorted({kind.session for kind in INTERFACE_KINDS.values() if kind.session}))
 
 
 @dataclass(frozen=True)

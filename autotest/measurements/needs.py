@@ -16,6 +16,7 @@ from autotest.preflight.needs import (
     needs_of_moongen,
     needs_of_testbed,
 )
+from autotest.preflight.nics import KernelNic
 from autotest.preflight.requirement import Requirement
 from autotest.servers.guest import GuestSettings
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
@@ -33,7 +34,9 @@ def requirements(testbed: Testbed, case: Case | None) -> Iterator[Requirement]:
     yield from needs_of_interface(testbed, INTERFACE_KINDS[case["interface"]], guest=False)
     if REFLECTOR_KINDS[case["reflector"]].needs_programs:
         yield from needs_of_moongen("host", testbed.host)
-    elif testbed.host.xdp_reflector_dir:
+        return
+    yield KernelNic("host")
+    if testbed.host.xdp_reflector_dir:
         path = posixpath.join(testbed.host.xdp_reflector_dir, XDP_OBJECT)
         yield Files("host", (("xdp_reflector_dir", path),), "the reflector")
 

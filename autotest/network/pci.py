@@ -163,6 +163,8 @@ class PciDevices:
     ) -> PciDevice:  # fmt: skip
         """Bind the device to the driver; where it is already, nothing is changed. The journal undoes it.
 
+        It is for whoever is about to use the device: one that a process has open is refused, our own included.
+
         Args:
             allowed: addresses of devices that may be taken although the server needs them itself; see :meth:`refusal`.
             mac: the MAC address that its interface must have, where it has one.
@@ -185,11 +187,12 @@ class PciDevices:
         is_given_away = is_vfio(driver) if needs_iommu is None else needs_iommu
         if is_given_away and (problem := iommu.group_problem(device, bus)):
             raise TestbedError(f"{self._name}: {address} cannot be bound to {driver}: {problem}")
+        # Two programs on one NIC would take each other's frames, also where it has the driver already.
+        self._sysfs.refuse_holders(address, self._sysfs.holders(answers["holders"]))
         if device.driver == driver:
             return device
         if reason := self._refusal(device, bus, answers["network"], allowed):
             raise TestbedError(f"{self._name}: {address} is not bound to {driver}: {reason}")
-        self._sysfs.refuse_holders(address, self._sysfs.holders(answers["holders"]))
         if driver not in bus.drivers:
             if bus.drivers_probe_by_themselves:
                 self._note("autoprobe", name=driver)
@@ -280,7 +283,7 @@ class PciDevices:
         """Make virtual functions of the device, without drivers; returns their addresses. The journal undoes it.
 
         Raises:
-            TestbedError: it cannot have so many, or has another number of them already.
+            TestbedError: it cannot have so many, or has some already, of which nobody knows who uses them.
         """
         bus = self._sysfs.look()
         return sriov.make(self._sysfs, self._required(bus, address), count, self._note)

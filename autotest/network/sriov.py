@@ -1,4 +1,4 @@
-"""Virtual functions of a PCI device (SR-IOV): made on request, removed at the end.
+"""Virtual functions of a PCI device (SR-IOV): made on request, removed at the end. Those that are there are not ours to use.
 
 See https://docs.kernel.org/PCI/pci-iov-howto.html. A new number is only taken after 0. New ones are left without drivers,
 whatever ``sriov_drivers_autoprobe`` says: who wants one binds it.
@@ -17,13 +17,8 @@ from autotest.remote.transport import Note
 def make(sysfs: PciSysfs, device: PciDevice, count: int, note: Note) -> list[str]:
     """See :meth:`autotest.network.pci.PciDevices.set_virtual_functions`."""
     where = f"{sysfs.name}: {device.address}"
-    if count == device.sriov_numvfs:
-        return list(device.virtual_functions)
     if device.sriov_numvfs:
-        raise TestbedError(
-            f"{where} has {device.sriov_numvfs} virtual functions already, which autotest did not make: {count} are asked for; "
-            f"remove them (echo 0 > /sys/bus/pci/devices/{device.address}/sriov_numvfs) or ask for as many"
-        )
+        raise TestbedError(f"{where} {already_there(device)}: {how_to_remove(device)}")
     if not device.sriov_totalvfs:
         raise TestbedError(f"{where} can have no virtual functions: switch SR-IOV on in the firmware's settings, if it has it")
     if not 0 < count <= device.sriov_totalvfs:
@@ -37,6 +32,19 @@ def make(sysfs: PciSysfs, device: PciDevice, count: int, note: Note) -> list[str
     if made.sriov_numvfs != count or len(made.virtual_functions) != count:
         raise TestbedError(f"{where}: {count} virtual functions were asked for, there are {len(made.virtual_functions)}")
     return list(made.virtual_functions)
+
+
+def already_there(device: PciDevice) -> str:
+    """What is wrong where it has virtual functions: they are somebody's, who may use them."""
+    return f"has {device.sriov_numvfs} virtual functions already, which autotest did not make for this test"
+
+
+def how_to_remove(device: PciDevice) -> str:
+    """What the user can do about them."""
+    return (
+        "remove them: autotest teardown-network where it made them, else as root "
+        f"(echo 0 > /sys/bus/pci/devices/{device.address}/sriov_numvfs)"
+    )
 
 
 def remove(sysfs: PciSysfs, address: str, count: int, autoprobe: str) -> bool:

@@ -58,6 +58,23 @@ class Programs(Requirement):
 
 
 @dataclass(frozen=True)
+class WayToSockets(Requirement):
+    """socat, where there is no other way to QEMU's socket, which is root's; see ``Transport.connect_unix``."""
+
+    @property
+    def subject(self) -> str:
+        return "way to QEMU's socket"
+
+    def look(self, survey: Survey) -> Finding:
+        transport = survey.server(self.server).transport
+        if transport.is_local and transport.is_root:
+            return passed("is opened by root here")
+        if _missing(survey, self.server, _PROGRAMS, ("socat",), sudo=False):
+            return failed("there is no socat, through which it is reached", "install it there")
+        return passed("socat")
+
+
+@dataclass(frozen=True)
 class Files(Requirement):
     """Files or folders that root can read there, each with the key that names it."""
 

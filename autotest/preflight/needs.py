@@ -15,6 +15,7 @@ from autotest.preflight.machine import (
     Modules,
     Programs,
     QueuesOfGuest,
+    WayToSockets,
 )
 from autotest.preflight.moongen import MoonGenThere
 from autotest.preflight.nics import GivenAwayNic, IommuGroup, KernelDriver, KernelNic
@@ -28,7 +29,7 @@ from autotest.traffic import dpdk
 _HOST, _LOADGEN = "host", "loadgen"
 _VHOST = "/dev/vhost-net"
 _HOST_PROGRAMS = ("ip", "tmux")
-_GUEST_PROGRAMS = ("python3", "socat")
+_GUEST_PROGRAMS = ("python3",)
 
 
 def needs_of_testbed(testbed: Testbed) -> Iterator[Requirement]:
@@ -38,7 +39,8 @@ def needs_of_testbed(testbed: Testbed) -> Iterator[Requirement]:
     config = testbed.host
     given_away = config.test_iface_dpdk_driv or config.test_iface_vfio_driv
     if given_away and not config.test_iface_driv:
-        yield GivenAwayNic(_HOST, config.test_iface_addr, given_away)
+        functions = 0 if config.test_iface_dpdk_driv else config.test_iface_vfs
+        yield GivenAwayNic(_HOST, config.test_iface_addr, given_away, functions)
     elif config.test_iface:
         yield from _kernel_nic(_HOST, config)
 
@@ -62,7 +64,7 @@ def needs_of_moongen(server: str, config: ServerConfig) -> Iterator[Requirement]
     yield GivenAwayNic(server, config.test_iface_addr, driver)
     yield HugepageMemory(server, dpdk.MEMORY, "MoonGen", of_each_node=True)
     if is_vfio(driver) and config.test_iface_addr:
-        yield IommuGroup(server, config.test_iface_addr)
+        yield IommuGroup(server, config.test_iface_addr, unsafe_driver=driver)
 
 
 def needs_of_interface(testbed: Testbed, kind: InterfaceKind, guest: bool) -> Iterator[Requirement]:
@@ -70,9 +72,12 @@ def needs_of_interface(testbed: Testbed, kind: InterfaceKind, guest: bool) -> It
     config, needs = testbed.host, kind.needs
     yield Programs(_HOST, _HOST_PROGRAMS, "the host")
     driver = kind.nic_driver(config)
-    of_function = bool(config.test_iface_vfs) and needs.driver_key == "test_iface_vfio_driv"
-    if driver is None or of_function:
-        yield from _kernel_nic(_HOST, config)
+    functions = config.test_iface_vfs if needs.driver_key == "test_iface_vfio_driv" else 0
+    if driver is None or functions:
+        is_reflectors = kind.dut_iface(config) is not None and kind.dut_iface(config) == config.test_iface
+        # MoonGen can reflect on a NIC that the user has bound to DPDK, and then nobody says which driver it has else.
+        for_good = is_reflectors and config.test_iface_dpdk_driv is not None and config.test_iface_driv is None
+        yield from _kernel_nic(_HOST, config, or_given_away=for_good)
     if programs := needs.programs(config):
         yield Programs(_HOST, programs, kind.name)
     if modules := (*needs.modules, *((driver,) if driver and driver not in needs.modules else ())):
@@ -80,13 +85,13 @@ def needs_of_interface(testbed: Testbed, kind: InterfaceKind, guest: bool) -> It
     for path in needs.devices if guest else ():
         yield DeviceFile(_HOST, path, f"interface {kind.name}")
     if driver:
-        yield GivenAwayNic(_HOST, config.test_iface_addr, driver, keeps_driver=of_function)
+        yield GivenAwayNic(_HOST, config.test_iface_addr, driver, functions)
     if needs.iommu and driver and is_vfio(driver) and config.test_iface_addr:
-        yield IommuGroup(_HOST, config.test_iface_addr)
+        yield IommuGroup(_HOST, config.test_iface_addr, of_function=functions > 0)
 
 
-def _kernel_nic(server: str, config: ServerConfig) -> Iterator[Requirement]:
-    nic = KernelNic(server)
+def _kernel_nic(server: str, config: ServerConfig, or_given_away: bool = False) -> Iterator[Requirement]:
+    nic = KernelNic(server, or_given_away)
     yield nic
     if config.test_iface_driv:
         yield KernelDriver(server, after=(nic,))
@@ -103,6 +108,7 @@ def needs_of_guest(testbed: Testbed, settings: GuestSettings, build: str, rehear
     of_interface = tuple(needs_of_interface(testbed, kind, guest=True))
     yield from of_interface
     yield Programs(_HOST, _GUEST_PROGRAMS, "the guest")
+    yield WayToSockets(_HOST)
     program = Build(build, settings.program(config))
     files = Files(_HOST, _files(config, guest), "the guest")
     yield files
@@ -115,7 +121,7 @@ def needs_of_guest(testbed: Testbed, settings: GuestSettings, build: str, rehear
     if hugepages := of_process + guest.memory * guest.hugepages:
         yield HugepageMemory(_HOST, hugepages, f"the guest with {kind.name}")
     if (settings.options.queues or 1) > 1:
-        yield QueuesOfGuest(_HOST, settings.options.queues or 1, guest.vcpus, fills_all=kind.has_process)
+        yield QueuesOfGuest(_HOST, settings.options.queues or 1, guest.vcpus)
     placed = roles(vhost=settings.options.vhost, switch=kind.has_process)
     yield PlacementCpus(_HOST, placed)
     yield NumaNode(_HOST, placed)

@@ -8,10 +8,12 @@ from typing import Any
 
 from autotest.config.testbed import ServerConfig
 from autotest.errors import AutotestError
-from autotest.network.pci_device import PciDevice
-from autotest.preflight.requirement import Finding, Requirement, failed, passed
+from autotest.network import sriov
+from autotest.network.pci_device import PciDevice, is_for_any_device
+from autotest.preflight.requirement import Finding, Requirement, failed, passed, warned
 from autotest.preflight.survey import Survey
 from autotest.servers.server import Server
+from autotest.traffic.dpdk import goes_without_iommu
 
 Link = dict[str, Any]
 
@@ -23,7 +25,13 @@ _SHARING = ("bond", "team")  # whose ports all have one MAC address, by design
 
 @dataclass(frozen=True)
 class KernelNic(Requirement):
-    """The test NIC as an interface of the kernel, or such that it can be bound to the kernel's driver again."""
+    """The test NIC as an interface of the kernel, or such that it can be bound to the kernel's driver again.
+
+    Attributes:
+        or_given_away: whether it may also be bound to another driver for good.
+    """
+
+    or_given_away: bool = False
 
     @property
     def subject(self) -> str:
@@ -52,6 +60,8 @@ class KernelNic(Requirement):
         if device.interfaces:
             return failed(f"{missing}: that of {device.address} is {', '.join(device.interfaces)}", "correct test_iface")
         if not config.test_iface_driv:
+            if self.or_given_away:
+                return passed(f"{device}; it stays without an interface of the kernel")
             remedy = f"test_iface_driv in [{self.server}]: the kernel's driver, which it is then bound to"
             return failed(f"{missing}, and {device} has no driver of the kernel", remedy)
         return passed(f"{device}; it is bound to {config.test_iface_driv} for the test")
@@ -91,26 +101,29 @@ class KernelDriver(Requirement):
     def look(self, survey: Survey) -> Finding:
         config = survey.server(self.server).config
         wanted, now = config.test_iface_driv, survey.facts(self.server).nic.driver
-        if now in (wanted, None):
-            return passed(now or f"none now, {wanted} for the test")
-        if now in (config.test_iface_dpdk_driv, getattr(config, "test_iface_vfio_driv", None)):
+        if now == wanted:
+            return passed(now or "")
+        if now is None or named(survey.links(self.server), config.test_iface) is None:
+            return passed(f"none now, {wanted} for the test")
+        configured = (config.test_iface_dpdk_driv, getattr(config, "test_iface_vfio_driv", None))
+        if now in configured or is_for_any_device(now):
             return passed(f"{now} now, {wanted} for the test")
         return failed(f"{config.test_iface} has the driver {now}, not {wanted}", f"correct test_iface_driv in [{self.server}]")
 
 
 @dataclass(frozen=True)
 class GivenAwayNic(Requirement):
-    """The test NIC as a PCI device that can be bound to a driver for DPDK or VFIO.
+    """The test NIC as a PCI device that can be bound to a driver for DPDK or VFIO, and that no process has open.
 
     Attributes:
         address: its PCI address, None where it is found by its interface.
         driver: what it is bound to.
-        keeps_driver: whether it is a virtual function of it that is bound.
+        functions: how many virtual functions are made of it, of which one is bound; 0 where the NIC itself is.
     """
 
     address: str | None
     driver: str
-    keeps_driver: bool = False
+    functions: int = 0
 
     @property
     def subject(self) -> str:
@@ -133,29 +146,64 @@ class GivenAwayNic(Requirement):
             return failed(f"{device} is no network device", f"correct test_iface_addr in [{self.server}]")
         if wrong := _at_another_address(survey, self.server, link, device):
             return wrong
-        if device.driver == self.driver or self.keeps_driver:
+        if holders := server.pci.holders(address):
+            return self._used(survey, f"{address} is in use: {'; '.join(map(str, holders))}", "end it first")
+        if self.functions:
+            return self._room_for_functions(survey, device)
+        if device.driver == self.driver:
             return passed(str(device))
         if reason := server.pci.refusal(address, config.bind_in_use):
             return failed(f"{address} is somebody else's: {reason}", f"name another NIC in [{self.server}]")
         return passed(f"{device}; it is bound to {self.driver} for the test")
 
+    def _room_for_functions(self, survey: Survey, device: PciDevice) -> Finding:
+        if device.sriov_totalvfs < self.functions:
+            return failed(
+                f"{device} can have {device.sriov_totalvfs} virtual functions, not {self.functions}",
+                "correct test_iface_vfs, or switch SR-IOV on in the firmware's settings",
+            )
+        if device.sriov_numvfs:
+            return self._used(survey, f"{device} {sriov.already_there(device)}", sriov.how_to_remove(device))
+        return passed(f"{device}; {self.functions} of {device.sriov_totalvfs} virtual functions are made for the test")
+
+    def _used(self, survey: Survey, detail: str, remedy: str) -> Finding:
+        """A guest that was started by hand is ended before anything is measured, and what was set up for it goes with it."""
+        host = survey.servers.host
+        if self.server == host.name and host.guest_is_running():
+            return warned(f"{detail}; perhaps by the guest that is running", "autotest kill-guest, then autotest teardown-network")
+        return failed(detail, remedy)
+
 
 @dataclass(frozen=True)
 class IommuGroup(Requirement):
-    """An IOMMU, and a group of it in which nothing else is that the kernel uses."""
+    """An IOMMU, and a group of it in which nothing else is that the kernel uses.
+
+    Attributes:
+        address: the PCI address of the NIC.
+        of_function: whether it is a virtual function of the NIC that is given away: that will be in a group of its own.
+        unsafe_driver: a driver of vfio that will do without an IOMMU, where vfio is told so; None where none will.
+    """
 
     address: str
+    of_function: bool = False
+    unsafe_driver: str | None = None
 
     @property
     def subject(self) -> str:
         return "IOMMU"
 
     def look(self, survey: Survey) -> Finding:
-        pci = survey.server(self.server).pci
+        server = survey.server(self.server)
+        pci = server.pci
+        if self.unsafe_driver and goes_without_iommu(server, self.unsafe_driver):
+            return passed("none is needed: vfio's enable_unsafe_noiommu_mode is on")
+        group = pci.require(self.address).iommu_group
+        if self.of_function and group is not None:
+            return passed(f"{self.address} is behind one, and so are its virtual functions")
         if problem := pci.group_problem(self.address):
             what, _, remedy = problem.partition(": ")
             return failed(what, remedy)
-        return passed(f"group {pci.require(self.address).iommu_group} of {self.address} can be given away")
+        return passed(f"group {group} of {self.address} can be given away")
 
 
 def named(links: Sequence[Link], name: str | None) -> Link | None:

@@ -12,6 +12,7 @@ from autotest.preflight.noise import noise
 from autotest.preflight.reached import Reached
 from autotest.preflight.requirement import Finding, Requirement, Status, failed
 from autotest.preflight.survey import Survey
+from autotest.run.journal import UndoFailed
 from autotest.servers.testbed import Servers
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,11 @@ class Preflight(Generic[Key]):
 
 
 def look(servers: Servers, needs: Mapping[Key, Iterable[Requirement]]) -> Preflight[Key]:
-    """Look at what the set-ups need, and at what may spoil the numbers of any on the servers that they use."""
+    """Look at what the set-ups need, and at what may spoil the numbers of any on the servers that they use.
+
+    Raises:
+        UndoFailed: something was set up for a look and cannot be undone.
+    """
     found = {key: tuple(dict.fromkeys(required)) for key, required in needs.items()}
     required = dict.fromkeys(requirement for each in found.values() for requirement in each)
     named = {requirement.server for requirement in required}
@@ -83,7 +88,7 @@ def require(servers: Servers, requirements: Iterable[Requirement]) -> None:
     """Look at requirements; what may spoil numbers is logged.
 
     Raises:
-        TestbedError: one failed, or several; each with its remedy.
+        TestbedError: one failed, or several; each with its remedy. Or, as for :func:`look`, UndoFailed.
     """
     preflight: Preflight[Hashable] = Preflight(_look_at(servers, tuple(requirements)), {})
     for requirement, finding in preflight.found(Status.WARN):
@@ -126,6 +131,8 @@ class _Looking:
     def _finding(self, requirement: Requirement) -> Finding:
         try:
             return requirement.look(self._survey)
+        except UndoFailed:  # whatever is looked at next, or measured, would find what is left
+            raise
         except (AutotestError, OSError) as error:
             return failed(str(error).removeprefix(f"{requirement.server}: "), "")
         except Exception as error:  # a bug of one must not keep the others, and a campaign, from anything

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotest.errors import AutotestError
+from autotest.errors import AutotestError, TestbedError
 from autotest.interfaces import INTERFACE_KINDS
 from autotest.interfaces.kind import InterfaceOptions
 from autotest.preflight.requirement import Finding, Requirement, failed, passed, warned
 from autotest.preflight.survey import Survey
+from autotest.run.journal import UndoFailed
 from autotest.traffic.dpdk import nic_ready
 
 
@@ -24,16 +25,22 @@ class Rehearsal(Requirement):
         return f"process of {self.interface}"
 
     def look(self, survey: Survey) -> Finding:
+        """Raises UndoFailed where something stays set up after it: what is measured on that would be something else."""
         host, kind = survey.servers.host, INTERFACE_KINDS[self.interface]
         if host.guest_is_running():
             return warned("not tried: a guest is running that it may belong to", "autotest kill-guest ends it")
+        before = host.journal.standing
         # Without its other end the wire has no carrier.
         other_end = nic_ready(survey.servers.loadgen)
         try:
             with other_end, host.test_network(kind, guest=True):
                 kind.attach(host, self.options)
                 kind.check(host)
+        except UndoFailed:
+            raise
         except AutotestError as error:
+            if left := [change for change in host.journal.standing if change not in before]:  # why, the journal has logged
+                raise UndoFailed([(change, TestbedError(f"it is left of what failed: {error}")) for change in left]) from error
             return failed(str(error).removeprefix(f"{self.server}: "), "run its command line, which -v shows, by hand")
         finally:
             host.placed, host.switch_facts = [], {}  # of a process that is no more

@@ -119,7 +119,7 @@ def make_nic_ready(server: Server, iface: str | None = None) -> DpdkNic | None:
     nic = _find(server, iface)
     try:
         memory = _reserve_memory(server)
-        needs_iommu = False if _goes_without_iommu(server, config.test_iface_dpdk_driv) else None
+        needs_iommu = False if goes_without_iommu(server, config.test_iface_dpdk_driv) else None
         server.pci.bind(nic.address, config.test_iface_dpdk_driv, allowed=config.bind_in_use, needs_iommu=needs_iommu)
     except ConnectError:
         raise
@@ -202,7 +202,7 @@ def _by_mac(server: Server, devices: list[PciDevice], mac: str) -> DpdkNic:
     )
 
 
-def _goes_without_iommu(server: Server, driver: str) -> bool:
+def goes_without_iommu(server: Server, driver: str) -> bool:
     """Whether vfio was loaded to give devices away without an IOMMU, as in a guest, where QEMU seldom emulates one."""
     return is_vfio(driver) and server.run(["cat", _NO_IOMMU], check=False).stdout.strip() in ("Y", "1")
 

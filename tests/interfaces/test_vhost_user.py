@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -93,7 +94,7 @@ def test_the_switch_lives_as_long_as_its_scope_and_the_nic_takes_all_frames(
 ) -> None:
     host = make_host(testpmd_path=program(STAYS), scheduling_switch="nice:7")
     before, socket = flags(host), Path(host.state_file("vhost.sock"))
-    socket.touch()
+    os.mknod(socket, 0o140600)
     with host.journal.scope():
         run(host)
         assert not socket.exists()

@@ -62,6 +62,10 @@ def test_command_line_of_each_kind(make_host: Callable[..., Host], monkeypatch: 
     assert " ".join(seen[len(ulimit) :]) == f"/opt/vmux -q -s /run/v.sock {COMMANDS[kind.name]}"
 
 
+def test_each_kind_with_a_process_names_its_session_and_no_other_does() -> None:
+    assert [name for name, kind in INTERFACE_KINDS.items() if bool(kind.session) != kind.has_process] == []
+
+
 def test_every_kind_has_its_golden_line() -> None:
     assert {kind.name for kind in ALL} == set(COMMANDS)
 
@@ -96,7 +100,7 @@ def test_vmux_lives_as_long_as_its_scope_behind_the_socket_with_files_enough(
     before, socket = link_names(host), Path(host.state_file("vmux.sock"))
     with host.journal.scope():
         run(host)
-        session = host.session("vmux")
+        session = host.session(TAP.session or "")
         pid = session.pid()
         assert socket.is_socket() and link_names(host) == {*before, "br", "tap"}
         limit = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "open files" in line]
@@ -116,6 +120,23 @@ def test_a_socket_that_an_earlier_one_left_is_not_taken_for_ready(
         run(host)
         assert "listening" in host.session("vmux").output()
     assert not socket.exists()
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir, lambda path: path.symlink_to("/no")], ids=["file", "folder", "link"])
+@pytest.mark.parametrize(("name", "key"), [("vmux-emu", "vmux_socket_path"), ("vhost-user", "vhost_user_socket_path")])
+def test_what_is_no_socket_stays_where_the_socket_shall_be_and_is_named(
+    make_host: Callable[..., Host], program: Callable[[str], str], tmp_path: Path, make: Callable[[Path], None], name: str,
+    key: str,
+) -> None:  # fmt: skip
+    path, kind = tmp_path / "results", INTERFACE_KINDS[name]
+    make(path)
+    was = os.lstat(path)
+    host = make_host(vmux_path=program(STAYS), testpmd_path=program(STAYS), **{key: str(path)})
+    with pytest.raises(TestbedError, match=f"^host: {path} .* {key} "), host.journal.scope():
+        kind.set_up(host, True)
+        kind.attach(host, OPTIONS)
+    assert os.lstat(path).st_ino == was.st_ino and os.lstat(path).st_mode == was.st_mode
+    assert kind.session and not host.session(kind.session).is_running()
 
 
 @pytest.mark.parametrize(

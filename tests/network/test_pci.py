@@ -356,13 +356,18 @@ def test_a_device_in_use_is_never_taken_from_its_user_who_is_named(
     kernel.set(blocks=[NIC])
     before = kernel.state()
     said = f"0000:01:00.0 is in use: process 4711, qemu-system-x86_64 -S, has {named} open: end it first"
-    for use in (lambda: pci.bind(NIC, "e1000e"), lambda: restore(pci, notes)):
+    for use in (lambda: pci.bind(NIC, "e1000e"), lambda: pci.bind(NIC, driver), lambda: restore(pci, notes)):
         with pytest.raises(TestbedError) as raised:
             use()
         assert said in str(raised.value)
     assert kernel.state() == before
     (holder,) = pci.holders(NIC)
     assert (holder.pid, holder.holds) == (4711, named)
+
+
+def test_a_nic_of_the_kernel_has_no_holders_that_keep_it_from_being_bound_again(pci: PciDevices, kernel: FakeKernel) -> None:
+    kernel.process(4711, "dpdk-testpmd", "/dev/vfio/vfio", "/dev/vfio/17", "/dev/uio0")
+    assert pci.bind(NIC, "e1000e").driver == "e1000e"
 
 
 def test_whoever_opens_it_at_the_last_moment_is_seen_too(pci: PciDevices, machine: FakeMachine, kernel: FakeKernel) -> None:

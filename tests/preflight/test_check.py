@@ -6,12 +6,21 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+import fake_qemu
 import pytest
 from junitparser import JUnitXml
 from preflight_bed import Bed, ip
 
 from autotest.cli import main
-from autotest.errors import EXIT_FAILED, EXIT_OK, EXIT_TESTBED, EXIT_USAGE
+from autotest.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TESTBED,
+    EXIT_USAGE,
+    TestbedError,
+)
+from autotest.servers import undoing
+from autotest.servers.server import Server
 
 
 class Checker:
@@ -66,6 +75,15 @@ def test_with_tests_it_looks_at_just_what_they_need(check: Checker) -> None:
     assert "QEMU" not in output and "files of the reflector" in output
 
 
+def test_what_the_matrix_leaves_out_is_a_line_for_each_reason_below_the_table(check: Checker) -> None:
+    output = check(EXIT_OK, machines="pcvm, microvm", interfaces="bridge-e1000, bridge-rtl8139", vhosts="no, yes")
+    *table, vhost, bus, _ = [line for line in output.splitlines() if not line.startswith(" ")]
+    assert vhost == "left out: 4 trials: vhost only with virtio over tap or macvtap (--dry-run shows which)"
+    assert bus.startswith("left out: 8 trials: ") and "which microvm has not" in bus
+    assert all(line[:4] in ("pass", "warn") for line in table)
+    assert "left out" not in check(EXIT_OK, machines="pcvm") and "left out" not in check(EXIT_OK)
+
+
 def test_some_blocked_cases_are_a_failure_and_all_of_them_an_unusable_testbed(check: Checker, tmp_path: Path) -> None:
     output = check(EXIT_FAILED, machines="pcvm", qemus="default:, gone:/no")
     assert "fail  host     QEMU gone" in output and "blocks 2 of 4 trials: qemu gone" in output
@@ -88,6 +106,29 @@ def test_a_server_that_is_not_reached_is_one_failure_and_the_other_is_looked_at(
     assert output.count("fail  ") == 1 and f"fail  {server:<7}  reached, as root" in output
     assert f"pass  {other:<7}  programs" in output and "blocks all 2 trials" in output
     assert f"pass  {server}" not in output and f"ssh_config of [{server}]" in output
+
+
+def test_what_a_look_cannot_undo_is_the_end_and_is_tried_again(
+    check: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undo = undoing._UNDOINGS["link"]
+    tried: list[str] = []
+
+    def stuck_at_first(server: Server, **details: str) -> str:
+        tried.append(details["name"])
+        if tried.count("tap") <= 2 and details["name"] == "tap":  # by the look itself
+            raise TestbedError("not given back")
+        return undo(server, **details)
+
+    monkeypatch.setitem(undoing._UNDOINGS, "link", stuck_at_first)
+    vmux = tmp_path / "vmux"
+    vmux.write_text("#!/bin/sh\nexit 3\n")
+    vmux.chmod(0o755)
+    check.bed.change(host={"vmux_path": str(vmux), "vmux_qemu_path": fake_qemu.build(tmp_path, more=fake_qemu.VFIO_USER)})
+    before = check.bed.links()
+    assert check(EXIT_TESTBED, machines="pcvm", interfaces="vmux-emu") == ""
+    assert "cannot undo host: link tap: not given back" in check.err
+    assert check.bed.links() == before and tried.count("tap") == 3
 
 
 def test_what_is_found_can_be_written_for_a_build_server(check: Checker, tmp_path: Path) -> None:

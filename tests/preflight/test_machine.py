@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_nics import hugepages
@@ -17,9 +18,11 @@ from autotest.preflight.machine import (
     Modules,
     Programs,
     QueuesOfGuest,
+    WayToSockets,
 )
 from autotest.preflight.requirement import Status
 from autotest.preflight.survey import Survey
+from autotest.remote.transport import Result, Transport
 from autotest.servers.hugepages import Hugepages
 
 
@@ -31,6 +34,31 @@ def test_missing_programs_are_named_and_those_with_a_path_must_be_executable(bed
     assert finding.status is Status.FAIL and finding.detail == f"there is no no-such-program, {script}"
     script.chmod(0o755)
     assert bed.look(Programs("host", (str(script),), "interface vmux-emu")).status is Status.PASS
+
+
+class Way:
+    """A transport of this machine that says something else of itself; there is a program less."""
+
+    def __init__(self, transport: Transport, is_local: bool, is_root: bool, missing: str) -> None:
+        self._transport, self.is_local, self.is_root, self._missing = transport, is_local, is_root, missing
+
+    def run(self, command: list[str], **options: Any) -> Result:
+        return self._transport.run([word.replace(self._missing, "no-such-program") for word in command], **options)
+
+
+@pytest.mark.parametrize(
+    ("is_local", "is_root", "is_needed"), [(True, True, False), (True, False, True), (False, True, True), (False, False, True)]
+)
+def test_socat_is_only_asked_for_where_it_is_the_way_to_qemus_socket(
+    bed: Bed, is_local: bool, is_root: bool, is_needed: bool
+) -> None:
+    for missing, status in (("nothing", Status.PASS), ("socat", Status.FAIL if is_needed else Status.PASS)):
+        servers = bed.servers
+        way = Way(servers.host.transport, is_local, is_root, missing)
+        servers.host.__dict__["transport"] = way
+        finding = WayToSockets("host").look(Survey(servers))
+        servers.host.__dict__["transport"] = way._transport
+        assert finding.status is status and bool(finding.remedy) is (status is Status.FAIL)
 
 
 def test_missing_files_are_named_with_their_keys(bed: Bed, tmp_path: Path) -> None:

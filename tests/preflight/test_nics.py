@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_kernel import EMPTY, FakeKernel
 from preflight_bed import HOST_MAC, LOADGEN_MAC, Bed, ip
 
 from autotest.errors import TestbedError
+from autotest.interfaces import INTERFACE_KINDS
+from autotest.measurements.needs import requirements
+from autotest.plan.parameters import Case
+from autotest.preflight.needs import needs_of_interface
 from autotest.preflight.nics import (
     GivenAwayNic,
     IommuGroup,
@@ -14,9 +20,11 @@ from autotest.preflight.nics import (
     KernelNic,
     with_mac,
 )
-from autotest.preflight.requirement import Finding, Status
+from autotest.preflight.requirement import Finding, Requirement, Status
+from autotest.preflight.survey import Survey
 
-NIC, ADMIN, DISK = "0000:01:00.0", "0000:00:02.0", "0000:04:00.0"
+NIC, ADMIN, DISK, PF = "0000:01:00.0", "0000:00:02.0", "0000:04:00.0", "0000:05:00.0"
+VF = "0000:05:00.1"
 PCI_MAC = "52:54:00:00:01:00"
 HOST_NIC = KernelNic("host")
 
@@ -124,6 +132,45 @@ def test_a_driver_that_is_not_the_configured_one_is_named(bed: Bed, monkeypatch:
     assert bed.look(KernelDriver("host")).status is Status.PASS  # given away now, and given back for the test
 
 
+@pytest.mark.parametrize(
+    ("iface", "driver"), [("nic", "vfio-pci"), ("nic", "uio_pci_generic"), ("gone", "i40e"), ("gone", "vfio-pci"), ("nic", None)]
+)
+def test_a_nic_that_is_bound_to_the_kernels_driver_for_the_test_may_have_any_driver_now(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, iface: str, driver: str | None
+) -> None:
+    from autotest.preflight import survey
+    from autotest.servers.facts import MachineFacts, Nic
+
+    monkeypatch.setattr(survey, "read_facts", lambda server: MachineFacts(nic=Nic(driver=driver)))
+    bed.change(host={"test_iface": iface, "test_iface_driv": "ixgbe", "test_iface_dpdk_driv": "igb_uio"})
+    finding = bed.look(KernelDriver("host"))
+    assert finding.status is Status.PASS and "ixgbe for the test" in finding.detail
+
+
+def host_needs(bed: Bed, interface: str, reflector: str = "moongen") -> list[Requirement]:
+    """What a case with the host's own interface, or else a guest's interface, needs of NICs on the host."""
+    kind = INTERFACE_KINDS[interface]
+    if kind.nic is not None:
+        found = list(needs_of_interface(bed.testbed, kind, guest=True))
+    else:
+        case = Case(("machine", "interface", "reflector"), ("host", interface, reflector))
+        found = list(requirements(bed.testbed, case))
+    return [each for each in found if each.server == "host" and type(each).__module__ == KernelNic.__module__]
+
+
+def test_a_nic_that_the_user_has_bound_to_dpdk_for_good_is_one_that_moongen_reflects_on(bed: Bed, kernel: FakeKernel) -> None:
+    kernel.module("igb_uio")
+    kernel._unbind(NIC)
+    kernel.attach(NIC, "igb_uio")
+    bed.change(
+        host={"test_iface": "eth9", "test_iface_addr": NIC, "test_iface_mac": PCI_MAC, "test_iface_dpdk_driv": "igb_uio"}
+    )
+    found = {type(each): bed.look(each).status for each in host_needs(bed, "pnic")}
+    assert found == {KernelNic: Status.PASS, GivenAwayNic: Status.PASS}
+    for needed in (host_needs(bed, "pnic", "xdp"), host_needs(bed, "bridge")):  # which want an interface of the kernel
+        assert any("has no driver of the kernel" in bed.look(each).detail for each in needed)
+
+
 # -- given away ------------------------------------------------------------------------------------------------
 
 
@@ -157,6 +204,71 @@ def test_a_nic_that_the_machine_needs_is_somebody_elses(bed: Bed, kernel: FakeKe
     assert given_away(bed, NIC).status is Status.PASS
 
 
+@pytest.mark.parametrize("functions", [0, 2])
+@pytest.mark.parametrize(
+    ("driver", "opened"), [("vfio-pci", "/dev/vfio/17"), ("vfio-pci", "anon_inode:[vfio-device]"), ("igb_uio", "/dev/uio0")]
+)
+def test_a_nic_that_a_process_has_open_is_in_use_whatever_it_is_bound_to_next(
+    bed: Bed, kernel: FakeKernel, driver: str, opened: str, functions: int
+) -> None:
+    kernel.module(driver)
+    kernel._unbind(NIC)
+    kernel.attach(NIC, driver)
+    kernel.process(4711, "MoonGen l2-load-latency.lua", opened)
+    bed.change(host={"test_iface": "eth9", "test_iface_addr": NIC, "test_iface_mac": None})
+    for wanted in ("vfio-pci", "igb_uio"):
+        finding = bed.look(GivenAwayNic("host", NIC, wanted, functions))
+        assert failing(finding) == f"{NIC} is in use: process 4711, MoonGen l2-load-latency.lua, has {opened} open"
+
+
+def test_a_guest_that_was_started_by_hand_may_have_the_nic_because_it_is_ended_before_a_run(
+    bed: Bed, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.register("vfio-pci")
+    kernel._unbind(NIC)
+    kernel.attach(NIC, "vfio-pci")
+    kernel.process(4711, "qemu-system-x86_64", "/dev/vfio/17")
+    bed.change(host={"test_iface": "eth9", "test_iface_addr": NIC, "test_iface_mac": None})
+    servers = bed.servers
+    monkeypatch.setattr(servers.host, "guest_is_running", lambda: True)
+    finding = GivenAwayNic("host", NIC, "vfio-pci").look(Survey(servers))
+    assert finding.status is Status.WARN and "process 4711" in finding.detail and "autotest kill-guest" in finding.remedy
+
+
+def test_virtual_functions_need_room_and_none_of_somebody_elses(bed: Bed, kernel: FakeKernel) -> None:
+    kernel.device(PF, group=30, driver="e1000e", vfs=4)
+    bed.change(host={"test_iface": "eth9", "test_iface_addr": PF, "test_iface_mac": None})
+    assert bed.look(GivenAwayNic("host", PF, "vfio-pci", 4)).status is Status.PASS
+    assert failing(bed.look(GivenAwayNic("host", PF, "vfio-pci", 5))).endswith("can have 4 virtual functions, not 5")
+    assert failing(bed.look(GivenAwayNic("host", NIC, "vfio-pci", 1))).endswith("can have 0 virtual functions, not 1")
+    kernel.takes(str(kernel.pci / f"devices/{PF}/sriov_numvfs"), "2")
+    finding = bed.look(GivenAwayNic("host", PF, "vfio-pci", 2))
+    assert "has 2 virtual functions already" in failing(finding) and f"{PF}/sriov_numvfs" in finding.remedy
+
+
+def test_virtual_functions_of_one_set_up_are_gone_before_the_next_and_those_of_somebody_else_are_never_used(
+    bed: Bed, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.register("vfio-pci")
+    kernel.device(PF, group=30, driver="e1000e", vfs=2)
+    kernel.set(macs={"0": "00:00:00:00:00:00", "1": "00:00:00:00:00:00"})
+    bed.change(host={"test_iface_addr": PF, "test_iface_vfio_driv": "vfio-pci", "test_iface_vfs": 2})
+    host, vfio = bed.servers.host, INTERFACE_KINDS["vfio"]
+    for what in ("test_nic", "wait_for_carrier"):
+        monkeypatch.setattr(host, what, lambda *_: "eth2")
+    monkeypatch.setattr(host.links, "up", lambda name: None)
+    before = kernel.state()
+    for _ in range(2):
+        with host.test_network(vfio, guest=True):
+            assert host.passed_through == VF and kernel.driver_of(VF) == "vfio-pci"
+        assert kernel.state() == before
+    kernel.takes(str(kernel.pci / f"devices/{PF}/sriov_numvfs"), "2")
+    theirs, macs = kernel.state(), kernel.known["macs"]
+    with pytest.raises(TestbedError, match="has 2 virtual functions already"), host.test_network(vfio, guest=True):
+        raise AssertionError("it was set up")
+    assert kernel.state() == theirs and kernel.known["macs"] == macs
+
+
 def test_an_interface_at_another_address_than_the_configured_one_is_another_nic(bed: Bed, kernel: FakeKernel) -> None:
     bed.change(host={"test_iface_addr": NIC, "test_iface_mac": None})
     finding = bed.look(GivenAwayNic("host", NIC, "vfio-pci"))
@@ -181,6 +293,36 @@ def test_without_an_iommu_nothing_can_be_given_away(bed: Bed, kernel: FakeKernel
     assert bed.look(IommuGroup("host", NIC)).status is Status.PASS
     kernel.device("0000:05:00.0", driver="e1000e")
     assert "no IOMMU group" in failing(bed.look(IommuGroup("host", "0000:05:00.0")))
+
+
+def test_a_virtual_function_needs_an_iommu_but_not_its_nics_whole_group(bed: Bed, kernel: FakeKernel) -> None:
+    kernel.device("0000:01:00.1", group=17, driver="e1000e")
+    kernel.device("0000:05:00.0", driver="e1000e")
+    bed.change(host={"test_iface_addr": NIC, "test_iface_vfio_driv": "vfio-pci"})
+    (whole,) = [each for each in host_needs(bed, "vfio") if isinstance(each, IommuGroup)]
+    assert bed.look(whole).status is Status.FAIL
+    bed.change(host={"test_iface_vfs": 2})
+    (of_function,) = [each for each in host_needs(bed, "vfio") if isinstance(each, IommuGroup)]
+    assert bed.look(of_function).status is Status.PASS
+    assert "no IOMMU group" in failing(bed.look(IommuGroup("host", "0000:05:00.0", of_function=True)))
+
+
+@pytest.mark.parametrize(("says", "is_enough"), [("Y", True), ("N", False)])
+def test_for_dpdk_vfio_that_goes_without_an_iommu_needs_none(
+    bed: Bed, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch, says: str, is_enough: bool
+) -> None:
+    kernel.device("0000:05:00.0", driver="e1000e")
+    bed.change(host={"test_iface_addr": "0000:05:00.0", "test_iface_dpdk_driv": "vfio-pci"})
+    (needed,) = [each for each in host_needs(bed, "pnic") if isinstance(each, IommuGroup)]
+    servers = bed.servers
+    run = servers.host.run
+
+    def answer(command: list[str], **options: Any) -> Any:
+        asked = command == ["cat", "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"]
+        return run(["echo", says]) if asked else run(command, **options)
+
+    monkeypatch.setattr(servers.host, "run", answer)
+    assert needed.look(Survey(servers)).status is (Status.PASS if is_enough else Status.FAIL)
 
 
 def test_a_group_with_a_device_that_the_kernel_uses_cannot_be_given_away(bed: Bed, kernel: FakeKernel) -> None:

@@ -22,6 +22,7 @@ from autotest.preflight.requirement import (
     warned,
 )
 from autotest.preflight.survey import Survey
+from autotest.run.journal import Change, UndoFailed
 from autotest.servers.testbed import Servers
 
 HERE = Testbed(Path("a.conf"), HostConfig(fqdn="localhost"), GuestConfig(fqdn="g.invalid"), LoadGenConfig(fqdn="localhost"))
@@ -91,6 +92,14 @@ def test_an_exception_in_one_is_its_failure_and_not_the_end_of_the_others(error:
     finding = of(preflight, "bad")
     assert finding and finding.status is Status.FAIL and detail in finding.detail
     assert list(preflight.blocked()) == ["one"] and of(preflight, "good") == GOOD
+
+
+def test_what_a_look_could_not_undo_ends_the_preflight() -> None:
+    left = UndoFailed([(Change(1, "host", "driver", {"name": "0000:01:00.0"}), TestbedError("not given back"))])
+    looked: list[str] = []
+    with pytest.raises(UndoFailed, match="driver 0000:01:00.0: not given back"):
+        found({"one": [Thing("host", "bad", left), Thing("host", "next", looked=looked)]})
+    assert looked == []
 
 
 def test_of_a_server_that_is_not_reached_nothing_else_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

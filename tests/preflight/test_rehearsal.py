@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from preflight_bed import Bed, ip
 
+from autotest.errors import TestbedError
 from autotest.interfaces import INTERFACE_KINDS
 from autotest.interfaces.kind import InterfaceOptions
 from autotest.preflight.needs import needs_of_guest
 from autotest.preflight.rehearsal import Rehearsal
 from autotest.preflight.requirement import Status
 from autotest.preflight.survey import Survey
+from autotest.run.journal import UndoFailed
+from autotest.servers import undoing
 from autotest.servers.guest import GuestSettings
 
 VMUX = Rehearsal("host", "vmux-emu", InterfaceOptions())
@@ -57,6 +60,24 @@ def test_a_process_that_dies_is_named_with_what_it_wrote(bed: Bed, tmp_path: Pat
     assert finding.status is Status.FAIL and first == "vmux ended with exit code 3:"
     assert {"one", "two"} <= set(rest) and "-v shows" in finding.remedy
     assert servers.journal.standing == ()
+
+
+@pytest.mark.parametrize("text", [LISTENING, "#!/bin/sh\nexit 3\n"], ids=["starts", "dies"])
+def test_what_cannot_be_undone_after_it_is_no_failed_check_but_the_end(
+    bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    def stuck(server: object, **details: str) -> str:
+        raise TestbedError("not given back")
+
+    vmux(bed, tmp_path, text.format(python=sys.executable, seen=str(tmp_path / "seen")))
+    servers = bed.servers
+    with monkeypatch.context() as patched:
+        patched.setitem(undoing._UNDOINGS, "link", stuck)
+        with pytest.raises(UndoFailed, match="cannot undo host: link ") as raised:
+            VMUX.look(Survey(servers))
+    assert {change.kind for change, _ in raised.value.problems} == {"link"}
+    assert servers.journal.standing and not servers.host.session("vmux").is_running()
+    servers.journal.undo()
 
 
 def test_nothing_is_tried_beside_a_guest_that_runs(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
