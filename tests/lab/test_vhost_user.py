@@ -21,7 +21,7 @@ def assert_reflected(trial: dict) -> None:
     """A machine that is busy with something else may hold up the sender: that is a finding, and no loss."""
     figures = trial["figures"]
     assert trial["verdict"] in ("valid", "under-sent")
-    assert figures["sent"] >= 200
+    assert figures["sent"] >= 500
     assert 0.95 * figures["sent"] <= figures["received"] <= figures["sent"]
     assert figures["samples"] >= 10
 
@@ -40,7 +40,7 @@ def test_both_machines_give_a_curve_and_the_wire_is_as_it_was(lab: LabCommand, t
     assert set(trials) == {(machine, rate) for machine in MACHINES for rate in (1, 5)}
     for machine in MACHINES:
         assert_reflected(trials[machine, 1])
-        assert trials[machine, 5]["figures"]["received"] > 1000
+        assert trials[machine, 5]["figures"]["received"] > 0.8 * trials[machine, 5]["figures"]["sent"] > 1000
         assert trials[machine, 1]["versions"]["switch"].startswith("DPDK ")
         assert trials[machine, 1]["machines"]["guest"]["switch command line"].startswith("dpdk-testpmd ")
     assert len(tests.trials()) == 6  # microvm has no PCI bus for the reflector of MoonGen
