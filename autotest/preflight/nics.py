@@ -236,12 +236,21 @@ def wrong_nic(survey: Survey, server: str, link: Link) -> Finding | None:
         return failed(
             f"{name} has the MAC address {found}, not {mac}{hint}", f"correct test_iface or test_iface_mac in [{server}]"
         )
-    if others := [other for other in having if other != name]:
+    if others := [other for other in having if other != name and other not in _below(survey.links(server), link)]:
         return failed(
             f"{mac} is the MAC address of {name} and of {', '.join(others)}: whose frames are whose cannot be told",
             f"give one of them another: ip link set dev {others[0]} address ...",
         )
     return None
+
+
+def _below(links: Sequence[Link], link: Link) -> set[str]:
+    """The interfaces that it stands on, of which it may have the MAC address, as a macvlan in passthru mode does."""
+    found: set[str] = set()
+    while (lower := str(link.get("link") or "")) and lower not in found:
+        found.add(lower)
+        link = named(links, lower) or {}
+    return found
 
 
 def _address_of(server: Server) -> str | None:

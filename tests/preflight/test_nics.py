@@ -59,6 +59,13 @@ def test_another_mac_than_the_configured_one_is_another_nic(bed: Bed) -> None:
     assert failing(bed.look(HOST_NIC)) == f"nic has the MAC address {HOST_MAC}, not 52:54:00:00:00:77; other has it"
 
 
+def test_an_interface_has_the_mac_of_the_one_that_it_stands_on(bed: Bed) -> None:
+    ip(bed.host, "link", "add", "link", "nic", "name", "above", "type", "macvlan", "mode", "passthru")
+    ip(bed.host, "link", "set", "dev", "above", "up")
+    bed.change(host={"test_iface": "above"})
+    assert bed.look(HOST_NIC).status is Status.PASS
+
+
 def test_two_nics_with_one_mac_cannot_be_told_apart(bed: Bed) -> None:
     ip(bed.host, "link", "add", "other", "address", HOST_MAC, "type", "veth", "peer", "name", "otherpeer")
     assert failing(bed.look(HOST_NIC)).startswith(f"{HOST_MAC} is the MAC address of nic and of other")
