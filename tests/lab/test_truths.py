@@ -55,7 +55,7 @@ def measured(
         found: dict[int, list[dict]] = {record["parameters"]["rate"]: [] for record in records(tests.results)}
         for record in records(tests.results):
             rate = record["parameters"]["rate"]
-            kept_up = record["verdict"] != "under-sent" and late(tests, record) <= most_late
+            kept_up = record["verdict"] != "under-sent" and (most_late == math.inf or late(tests, record) <= most_late)
             if held_back(rate) or kept_up:
                 found[rate].append(record)
         if all(len(each) >= least for each in found.values()):
