@@ -2,18 +2,24 @@
 --
 -- Hardware timestamps and the NIC's rate limit are used where the device has them. Elsewhere one task does it all in
 -- software: it sends at the right times, takes back what returns, and every so many frames sends one that carries its
--- send time and a sequence number: the latency samples. Times are seconds unless a name says otherwise.
+-- send time and a sequence number: the latency samples. Other load tasks only send. Times are seconds unless a name says
+-- otherwise. Guests are the machines that the load goes to, one for each address.
 local mg         = require "moongen"
-local memory     = require "memory"
 local device     = require "device"
 local timestamps = require "timestamping"
 local stats      = require "stats"
-local histogram  = require "histogram"
 local log        = require "log"
+local pipe       = require "pipe"
+local frame      = require "load-frame"
 local load       = require "load-task"
 local options    = require "load-options"
+local report     = require "load-report"
+local sequence   = require "load-sequence"
+local sizes      = require "load-sizes"
 
-local ETHERTYPE_LOAD, ETHERTYPE_SAMPLE = 0x1234, 0x88f7
+-- Load tasks begin together, this much later, and so much more for each size in their decks: to start and fill them takes
+-- some milliseconds, more for one than for another, and until all send the rate would be another than the offered one.
+local START_UP, PER_SIZE = 0.3, 50e-9
 
 function configure(parser)
 	return options.parse(parser)
@@ -26,10 +32,11 @@ local function hasHardwareTimestamps(dev)
 		and dev.enableRxTimestamps ~= prototype.enableRxTimestamps
 end
 
--- Have the NIC limit every load queue. False when it cannot, or when whole Mbit/s, to which drivers round, are more than
--- 0.1 % off. A limit that was not set shows only as a warning, so this listens to the warnings.
+-- Have the NIC limit every load queue, to the rate of frames of the mean size. False when it cannot, or when whole Mbit/s, to
+-- which drivers round, are more than 0.1 % off. A limit that was not set shows only as a warning, so this listens to the
+-- warnings.
 local function limitInHardware(dev, args)
-	local mbit = args.rate * 1e3 * (args.size + 4) * 8 / 1e6 / args.threads
+	local mbit = args.rate * 1e3 * (sizes.meanOfLoad(args) + 4) * 8 / 1e6 / args.threads
 	if mbit < 1 or (mbit - math.floor(mbit)) / mbit > 0.001 then
 		return false
 	end
@@ -101,25 +108,72 @@ local function openCsv(path)
 	return file
 end
 
-local function startTasks(dev, args, hardwareTimestamps, hardwareRate)
-	local tasks = {}
-	if hardwareTimestamps then
-		local sampleQueue = args.threads
-		tasks[1] = mg.startSharedTask("sampleTask", dev:getTxQueue(sampleQueue), dev:getRxQueue(1), args)
-	else
-		tasks[1] = mg.startTask("softwareTask", dev, args)
+-- Start the tasks that send load, from the one with number `first` on; adds them to the list.
+local function startLoadTasks(tasks, first, dev, args, hardwareRate, pipes)
+	for task = first, args.threads - 1 do
+		tasks[#tasks + 1] = mg.startTask("loadTask", dev, args, task, hardwareRate, pipes[task - first + 1])
 	end
-	for queue = hardwareTimestamps and 0 or 1, args.threads - 1 do
-		tasks[#tasks + 1] = mg.startTask("loadTask", dev:getTxQueue(queue), args, hardwareRate)
+end
+
+local function newPipes(n)
+	local pipes = {}
+	for i = 1, n do
+		pipes[i] = pipe:newSlowPipe()
 	end
+	return pipes
+end
+
+-- One task takes the samples, one at a time, because a NIC has one timestamp register. Whose the frames are that come back
+-- must only be told with several guests, by one more task; the device counts all.
+local function startHardware(dev, args, hardwareRate)
+	local counts = #args.addresses > 1
+	local pipes = newPipes(counts and args.threads or 0)
+	local tasks = { mg.startSharedTask("sampleTask", dev, args) }
+	if counts then
+		tasks[2] = mg.startTask("countTask", dev, args, unpack(pipes))
+	end
+	startLoadTasks(tasks, 0, dev, args, hardwareRate, pipes)
 	return tasks
+end
+
+local function startSoftware(dev, args)
+	if args.threads > 1 then
+		args.start = mg.getTime() + START_UP + PER_SIZE * sizes.inDecks(args)
+	end
+	local pipes = newPipes(args.threads - 1)
+	local tasks = { mg.startTask("softwareTask", dev, args, unpack(pipes)) }
+	startLoadTasks(tasks, 1, dev, args, false, pipes)
+	return tasks
+end
+
+-- What the tasks returned, each a table; raises when one failed.
+local function resultsOf(tasks)
+	local results = {}
+	for i, task in ipairs(tasks) do
+		results[i] = task:wait() or error(i == 1 and "the task that takes the latency samples failed" or "a load task failed", 0)
+	end
+	return results
+end
+
+-- Print the guests' lines. What the device received and no task took (its ring was full, or it came too late) is in the
+-- totals, but nobody knows whose it is.
+local function reportGuests(args, results, rxTotal)
+	local taken = 0
+	for _, result in ipairs(results) do
+		taken = taken + (result.taken or 0)
+	end
+	if taken < rxTotal then
+		log:warn("only %d of the %d frames that the device received were counted by guest: the guests lost fewer than they seem to",
+			taken, rxTotal)
+	end
+	report.guests(args, results, results[1].samples)
 end
 
 function master(args)
 	local file = openCsv(args.csv)
+	args.tag = math.floor(os.time() * 1e3 + mg.getTime() * 1e6) % 2 ^ 32
 	local dev = device.config{
-		port = args.dev, rxQueues = 2, txQueues = args.threads + 1,
-		etherTypes = { ETHERTYPE_LOAD, ETHERTYPE_SAMPLE }
+		port = args.dev, rxQueues = 2, txQueues = args.threads + 1, etherTypes = { frame.LOAD, frame.SAMPLE }
 	}
 	if device.waitForLinks() == 0 then
 		error(("the link of port %d is down"):format(args.dev), 0)
@@ -130,61 +184,66 @@ function master(args)
 	local rx, tx = stats:newDevRxCounter(dev, "plain"), stats:newDevTxCounter(dev, "plain")
 	update(rx, "RX", file)
 	update(tx, "TX", file)
-	local tasks = startTasks(dev, args, hardwareTimestamps, hardwareRate)
+	local tasks = hardwareTimestamps and startHardware(dev, args, hardwareRate) or startSoftware(dev, args)
 	-- in software mode the task itself drains, and knows when all is back
 	watch(tasks, rx, tx, file, hardwareTimestamps and args.drain or 0)
 	finalize(rx, "RX", file)
 	finalize(tx, "TX", file)
-	local samples = tasks[1]:wait()
-	if not samples then
-		error("the task that takes the latency samples failed", 0)
-	elseif samples == 0 then
+	local results = resultsOf(tasks)
+	if #args.addresses > 1 then
+		reportGuests(args, results, rx.total)
+	end
+	if results[1].total == 0 then
 		-- a finding, not a failure of the program: an error would print a traceback
 		log:warn("no latency samples: no timestamped frame came back")
 		os.exit(1)
 	end
 end
 
-local function report(hist, args)
-	hist:print()
-	hist:save(args.file)
+--- Task: offer one thread's share of the load, nothing else. Returns what was sent by guest.
+function loadTask(dev, args, task, hardwareRate, pipe)
+	return { sent = load.send(dev, args, task, hardwareRate, pipe) }
 end
 
---- Task: offer one thread's share of the load, nothing else. Returns the number of frames sent.
-function loadTask(queue, args, hardwareRate)
-	local rate = hardwareRate and math.huge or args.rate * 1e3 / args.threads
-	return load.send(queue, args, rate)
-end
-
---- Task: take latency samples with hardware timestamps, one at a time. Returns their number.
-function sampleTask(txQueue, rxQueue, args)
-	local stamper = timestamps:newTimestamper(txQueue, rxQueue)
-	local hist, samples = histogram:new(), 0
+--- Task: take latency samples with hardware timestamps, one at a time, of the guests in turn. Returns their number, by
+-- guest too, and what was sent and came back of these frames.
+function sampleTask(dev, args)
+	local stamper = timestamps:newTimestamper(dev:getTxQueue(args.threads), dev:getRxQueue(1))
+	local histograms, drawn = report.newHistograms(args), sequence.new(args, args.threads)
+	local received, guest, size, attempts = sequence.newTotals(args), 0, 0, 0
 	local stopAt = mg.getTime() + args.time
 	local function address(buf)
-		buf:getEthernetPacket().eth.dst:setString(args.mac)
+		drawn:address(buf, guest)
 	end
 	while mg.running() and mg.getTime() < stopAt do
-		local latency = stamper:measureLatency(args.size, address, args.max_wait * 1e3)
-		samples = samples + (latency and 1 or 0)
-		hist:update(latency)
+		guest, size = drawn:draw(drawn.samples)
+		local latency = stamper:measureLatency(size, address, args.max_wait * 1e3)
+		attempts = attempts + 1
+		histograms:update(guest + 1, latency)
+		if latency then
+			received:add(guest, size)
+		end
 	end
-	if samples > 0 then
-		report(hist, args)
-	end
-	return samples
+	histograms:finish()
+	return {
+		total = histograms.total, samples = histograms.samples, sent = drawn.totals:lists(), received = received:lists(),
+		taken = attempts -- also a frame that came too late to be a sample was received
+	}
 end
 
---- Task: offer the load, receive and take latency samples in software. Returns the number of samples.
-function softwareTask(dev, args)
-	local run = load.newRun(dev, args)
-	run:offer()
-	run:drain()
-	run:summarize()
-	local hist = histogram:new()
-	local samples = run:fill(hist)
-	if samples > 0 then
-		report(hist, args)
-	end
-	return samples
+--- Task: receive the load that other tasks send, and tell whose it is. Returns what came back by guest.
+function countTask(dev, args, ...)
+	local received, taken = load.count(dev, args, { ... })
+	return { received = received, taken = taken }
+end
+
+--- Task: offer the load, receive and take latency samples in software. Returns the number of samples, by guest too, and
+-- what was sent and came back by guest.
+function softwareTask(dev, args, ...)
+	local run, histograms = load.newRun(dev, args, { ... }), report.newHistograms(args)
+	run:run()
+	run.samples:fill(histograms)
+	histograms:finish()
+	local sent, received, taken = run:totals()
+	return { total = histograms.total, samples = histograms.samples, sent = sent, received = received, taken = taken }
 end

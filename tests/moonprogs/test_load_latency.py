@@ -226,6 +226,44 @@ end
     assert wire.dut.counter("rx_packets") == 40
 
 
+def test_reflector_returns_frames_of_every_size_unchanged_but_for_the_addresses(wire: Wire, tmp_path: Path, program) -> None:
+    wire.dut.start_reflector(tmp_path / "reflector.log")
+    sender = program("""
+local mg, device, memory = require "moongen", require "device", require "memory"
+function master()
+    local dev = device.config{ port = 0, etherTypes = { 0x1234 } }
+    device.waitForLinks()
+    local pool = memory.createMemPool(function(buf)
+        buf:getEthernetPacket():fill{ ethSrc = dev, ethDst = "52:54:00:aa:00:02", ethType = 0x1234 }
+        for i = 14, 1513 do buf:getBytes()[i] = (i * 7 + 3) % 256 end
+    end)
+    local out, sizes = pool:bufArray(3), { 60, 590, 1514 }
+    for _ = 1, 50 do
+        out:alloc(60)
+        for i, size in ipairs(sizes) do out[i]:setSize(size) end
+        assert(dev:getTxQueue(0):send(out) == 3)
+    end
+    local bufs, back, deadline, n = memory.bufArray(), {}, mg.getTime() + 5, 0
+    while n < 150 and mg.getTime() < deadline do
+        local got = dev:getRxQueue(0):tryRecv(bufs, 1000)
+        for i = 1, got do
+            local size, bytes = bufs[i]:getSize(), bufs[i]:getBytes()
+            for at = 14, size - 1 do assert(bytes[at] == (at * 7 + 3) % 256, "byte " .. at .. " of " .. size) end
+            n = n + 1
+            assert(size == sizes[(n - 1) % 3 + 1], "order")
+            back[size] = (back[size] or 0) + 1
+        end
+        bufs:free(got)
+    end
+    for _, size in ipairs(sizes) do printf("came back: %d %d", size, back[size] or 0) end
+end
+""")
+
+    output = wire.loadgen.moongen(sender).stdout
+
+    assert re.findall(r"came back: (.*)", output) == ["60 50", "590 50", "1514 50"], output
+
+
 def test_reflector_ends_on_sigterm_and_tells_its_count(wire: Wire, tmp_path: Path) -> None:
     log = tmp_path / "reflector.log"
     reflector = wire.dut.start_reflector(log)

@@ -94,6 +94,53 @@ function fail() error("on purpose") end
     assert result.returncode == 0
 
 
+def test_large_tables_go_to_a_task_and_come_back(program, tmp_path: Path) -> None:
+    path = program("""
+local mg = require "moongen"
+function master()
+    local list = {}
+    for i = 1, 30000 do list[i] = { i, "text " .. i } end
+    local back = mg.startTask("turn", list):wait()
+    print("came back", #back, back[1], back[30000])
+end
+function turn(list)
+    local back = {}
+    for i, item in ipairs(list) do back[#list + 1 - i] = item[1] + #item[2] end
+    return back
+end
+""")
+
+    result = moongen(path)
+
+    assert result.stdout == "came back\t30000\t30010\t7\n", result.stdout + result.stderr
+
+
+def test_pipes_carry_messages_from_one_task_to_another_in_order(program, tmp_path: Path) -> None:
+    path = program("""
+local mg, pipe = require "moongen", require "pipe"
+function master()
+    local there, back = pipe:newSlowPipe(), pipe:newSlowPipe()
+    local task = mg.startTask("answer", there, back)
+    there:send(1, nil, "x")
+    there:send({ deep = { true } })
+    print("first", back:recv())
+    print("second", back:recv())
+    print("nothing", back:tryRecv(0))
+    print("nothing", back:tryRecv(1000))
+    task:wait()
+end
+function answer(there, back)
+    local a, b, c = there:recv()
+    back:send(c, b, a)
+    back:send(there:recv().deep[1])
+end
+""")
+
+    result = moongen(path)
+
+    assert result.stdout == "first\tx\tnil\t1\nsecond\ttrue\nnothing\nnothing\n", result.stdout + result.stderr
+
+
 def test_statistics_task_prints_totals_after_the_stop(wire: Wire, program) -> None:
     path = program("""
 local mg, device, memory, stats = require "moongen", require "device", require "memory", require "stats"

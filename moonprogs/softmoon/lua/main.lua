@@ -120,15 +120,14 @@ local function runTask(role)
 end
 
 local function main()
-	local text = os.getenv("SOFTMOON_ROLE")
-	if not text then
+	local role = process.role()
+	if not role then
 		if not arg[1] then
 			fail("Usage: MoonGen program.lua [--dpdk-config=FILE] [arguments]")
 		end
 		loadProgram(arg[1])
 		return process.supervise(mainFile, { task = "master" }, arg)
 	end
-	local role = serialize.load(text)
 	process.followParent(role)
 	if role.task == "master" then
 		return runMaster(role)

@@ -33,6 +33,8 @@ int getsockopt(int fd, int level, int name, void *value, uint32_t *length);
 int ioctl(int fd, unsigned long request, ...);
 int ppoll(struct softmoon_pollfd *fds, unsigned long n, const struct softmoon_timespec *timeout, const void *mask);
 ptrdiff_t send(int fd, const void *data, size_t length, int flags);
+ptrdiff_t recv(int fd, void *data, size_t length, int flags);
+int socketpair(int domain, int type, int protocol, int fds[2]);
 void *mmap(void *address, size_t length, int protection, int flags, int fd, int64_t offset);
 int memfd_create(const char *name, unsigned int flags);
 int ftruncate(int fd, int64_t length);

@@ -13,7 +13,42 @@ local process = {}
 local PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 local SIG_BLOCK, WNOHANG = 0, 1
 
--- Start another Lua VM on `role`, a table that its main.lua finds in the environment.
+-- The text that a file in memory holds.
+local function readWhole(fd)
+	local parts, buffer = {}, ffi.new("uint8_t[65536]")
+	local offset = 0
+	while true do
+		local n = tonumber(C.pread(fd, buffer, 65536, offset))
+		if n <= 0 then break end
+		parts[#parts + 1] = ffi.string(buffer, n)
+		offset = offset + n
+	end
+	return table.concat(parts)
+end
+
+local function newFile(name)
+	return check(C.memfd_create(name, 0), "cannot start a task")
+end
+
+local function writeWhole(fd, text)
+	if tonumber(check(C.write(fd, text, #text), "cannot hand data to a task")) < #text then
+		error("softmoon: cannot hand data to a task: no memory for all of it", 0)
+	end
+end
+
+--- What this process is to do, or nil in the one that the user started. In a file, because what is large does not fit the
+-- environment.
+function process.role()
+	local fd = tonumber(os.getenv("SOFTMOON_ROLE"))
+	if not fd then
+		return nil
+	end
+	local text = readWhole(fd)
+	C.close(fd)
+	return serialize.load(text)
+end
+
+-- Start another Lua VM on `role`, a table that its main.lua finds in a file, the number of which is in the environment.
 local function spawn(mainFile, role, arguments)
 	local strings = { "luajit", mainFile }
 	for _, argument in ipairs(arguments) do
@@ -24,7 +59,9 @@ local function spawn(mainFile, role, arguments)
 		argv[i - 1] = ffi.cast("char*", text)
 	end
 	role.parent = C.getpid()
-	C.setenv("SOFTMOON_ROLE", serialize.dump(role), 1)
+	local file = newFile("softmoon-role")
+	writeWhole(file, serialize.dump(role))
+	C.setenv("SOFTMOON_ROLE", tostring(file), 1)
 	io.stdout:flush()
 	io.stderr:flush()
 	local pid = check(C.fork(), "cannot start a process")
@@ -32,6 +69,7 @@ local function spawn(mainFile, role, arguments)
 		C.execv("/proc/self/exe", argv)
 		C._exit(127)
 	end
+	C.close(file)
 	return pid
 end
 
@@ -92,7 +130,7 @@ local tasks = {}
 
 --- Start a task of the program; the arguments must be plain data, devices or queues.
 function process.start(context, name, ...)
-	local results = check(C.memfd_create("softmoon-results", 0), "cannot start a task")
+	local results = newFile("softmoon-results")
 	local role = {
 		task = name, program = context.program, shared = context.shared, devices = context.devices(),
 		arguments = serialize.dump(...), results = results,
@@ -105,8 +143,7 @@ end
 
 --- Hand the results of a task to its master.
 function process.storeResults(fd, ...)
-	local text = serialize.dump(...)
-	C.write(fd, text, #text)
+	writeWhole(fd, serialize.dump(...))
 end
 
 function Task:isRunning()
@@ -121,16 +158,9 @@ function Task:wait()
 	while self:isRunning() do
 		kernel.sleep(1e6)
 	end
-	local parts, buffer = {}, ffi.new("uint8_t[4096]")
-	local offset = 0
-	while true do
-		local n = tonumber(C.pread(self.results, buffer, 4096, offset))
-		if n <= 0 then break end
-		parts[#parts + 1] = ffi.string(buffer, n)
-		offset = offset + n
-	end
-	if #parts > 0 then
-		return serialize.load(table.concat(parts))
+	local text = readWhole(self.results)
+	if text ~= "" then
+		return serialize.load(text)
 	end
 end
 
