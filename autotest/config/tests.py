@@ -21,7 +21,8 @@ def load_sections(
 ) -> list[Section]:
     """Read one ``tests.conf``.
 
-    A setting that is a Path counts from the folder that the file is in, where it is relative.
+    A setting that is a Path counts from the folder that the file is in, where it is relative; so do the files that values of
+    parameters name, which are read here.
 
     Raises:
         ConfigError: with every problem found.
@@ -80,7 +81,7 @@ def _load_list(ini: IniFile, section: str, parameter: Parameter) -> tuple[Any, .
     found: dict[str, Any] = {}  # by what is shown: what shows alike has the same result names
     for entry in filter(None, (part.strip() for part in _SEPARATOR.split(text))):
         try:
-            value = parameter.parse(entry)
+            value = parameter.parse(entry, ini.path.parent) if parameter.names_files else parameter.parse(entry)
         except ValueError as error:
             ini.problem(section, key, str(error))
             continue

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from autotest.config import values
-from autotest.errors import ResultsError
+from autotest.errors import Problem, ResultsError
 from autotest.interfaces import INTERFACE_KINDS
 from autotest.interfaces.kind import QEMU_TX_RING
-from autotest.plan.parameters import Parameter, Rule, Setting
-from autotest.results.names import acc_histogram_file
+from autotest.plan.parameters import Parameter, Rule, Section, Setting
+from autotest.results.names import EVEN, acc_histogram_file
 from autotest.results.verdicts import DEFAULT_TOLERANCES, TOLERANCE_PREFIX
 from autotest.run.runner import DEFAULT_RETRIES
+from autotest.traffic import frame_sizes
+from autotest.traffic.frame_sizes import MIN_FRAME_SIZE as MIN_FRAME_SIZE
+from autotest.traffic.frame_sizes import FrameSizes
 from autotest.traffic.reflectors import REFLECTOR_KINDS
 
 MACHINES = ("host", "pcvm", "microvm")
-MAX_FRAME_SIZE = 1514  # a frame of the usual MTU of 1500 bytes with its 14-byte header, without CRC
 MAX_QUEUES = 256  # pairs: MAX_TAP_QUEUES of the kernel's tun driver
 RING_SIZES = 256, 1024  # descriptors: the least and the most that virtio-net takes (hw/net/virtio-net.c of QEMU)
+MAX_GUESTS = 1000
+MAX_WEIGHT = 1000
 _LONGEST_QEMU_NAME = 80
-MIN_FRAME_SIZE = 60  # bytes without CRC: Ethernet's minimum
 
 
 def _qemu_build(text: str) -> tuple[str, str]:
@@ -45,8 +49,33 @@ def _interface(text: str) -> str:
     return values.choice(tuple(INTERFACE_KINDS))(text)
 
 
+def _weights(text: str) -> str:
+    """``even``, or a whole number for each guest, like ``3:1:1``, without a common divisor."""
+    if text == EVEN:
+        return EVEN
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) < 2:
+        raise ValueError(f"{values.quoted(text)} is neither {EVEN} nor a whole number for each guest, like 3:1 for two guests")
+    numbers = [values.integer(1, MAX_WEIGHT)(part) for part in parts]
+    if len(set(numbers)) == 1:
+        raise ValueError(f"{values.quoted(text)} gives all guests the same: write {EVEN}")
+    divisor = math.gcd(*numbers)
+    return ":".join(str(number // divisor) for number in numbers)
+
+
 def has_guest(prefix: Any) -> bool:
     return prefix["machine"] != "host"
+
+
+def weights_of(case: Mapping[str, Any]) -> tuple[int, ...]:
+    """In which proportion the guests share the load, one number for each; with the host there is only one."""
+    if case["weights"] in (None, EVEN):
+        return (1,) * (case["guests"] or 1)
+    return tuple(map(int, case["weights"].split(":")))
+
+
+def _has_several_guests(prefix: Any) -> bool:
+    return (prefix["guests"] or 0) > 1
 
 
 def _on_off(value: bool) -> str:
@@ -79,14 +108,11 @@ PARAMETERS = (
     _left_to_qemu("queues", "queues", values.integer(1, MAX_QUEUES)),
     _left_to_qemu("rx_queue_size", "rx_queue_sizes", values.power_of_two(*RING_SIZES, "descriptors")),
     _left_to_qemu("tx_queue_size", "tx_queue_sizes", values.power_of_two(*RING_SIZES, "descriptors")),
+    Parameter("guests", "guests", values.integer(1, MAX_GUESTS), ("num_vms",), (1,), applies=has_guest, usual=1),
     Parameter("reflector", "reflectors", values.choice(tuple(REFLECTOR_KINDS))),
+    Parameter("weights", "weights", _weights, default=(EVEN,), applies=_has_several_guests, usual=EVEN),
     Parameter("rate", "rates", values.integer(1, 200_000, "kpps")),
-    Parameter(
-        "size",
-        "sizes",
-        values.integer(MIN_FRAME_SIZE, MAX_FRAME_SIZE, "bytes without CRC"),
-        older_keys=("size",),
-    ),
+    Parameter("size", "sizes", frame_sizes.parse, older_keys=("size",), names_files=True),
     Parameter("runtime", "runtimes", values.integer(1, 86_400, "s")),
 )
 
@@ -107,6 +133,8 @@ SETTINGS = (
     # seconds before each trial: load at 20 kpps whose result is thrown away, and rest; true is what the older tool did
     Setting("warmup", values.seconds_or_switch(25.0), 0.0),
     Setting("cooldown", values.seconds_or_switch(20.0), 0.0),
+    # tasks that send the load; on a NIC each has a queue and a core of its own
+    Setting("threads", values.integer(1, 8), 1),
     Setting("retries", values.integer(0, 100), DEFAULT_RETRIES),
     Setting("accumulate", values.boolean, True),
     Setting("outputdir", lambda text: Path(values.path(text)).expanduser()),
@@ -115,6 +143,10 @@ SETTINGS = (
         for name, parse in _TOLERANCES.items()
     ),
 )
+
+
+def _weighted_guests(weights: str) -> int:
+    return weights.count(":") + 1
 
 
 def _reaches(machine: str, interface: str) -> bool:
@@ -169,6 +201,16 @@ RULES = (
         f"QEMU makes transmit rings of more than {QEMU_TX_RING} descriptors only with vhost-user",
     ),
     Rule(
+        ("guests", "weights"),
+        lambda guests, weights: weights not in (None, EVEN) and _weighted_guests(weights) != guests,
+        "these weights are for another number of guests",
+    ),
+    Rule(
+        ("guests", "size"),
+        lambda guests, size: isinstance(size, FrameSizes) and len(size.distributions) > (guests or 1),
+        "these sizes are for more guests",
+    ),
+    Rule(
         ("machine", "reflector"),
         lambda machine, reflector: machine == "microvm" and REFLECTOR_KINDS[reflector].needs_pci,
         "this reflector needs a PCI bus, which microvm has not",
@@ -186,3 +228,23 @@ RULES = (
         "the guest's driver for this interface takes no XDP program",
     ),
 )
+
+
+def unfitting(section: Section) -> list[Problem]:
+    """Values of a section that fit none of its numbers of guests."""
+    guests = section.lists["guests"]
+    there = ", ".join(map(str, guests))
+    found = []
+    for weights in section.lists["weights"]:
+        wanted = _weighted_guests(weights)
+        if weights != EVEN and wanted not in guests:
+            is_for = f"{values.quoted(weights)} is for {wanted} guests, and guests is {there}"
+            message = f"{is_for}: expected as many numbers, or {wanted} among guests"
+            found.append(Problem(section.file, section.name, "weights", message))
+    for size in section.lists["size"]:
+        wanted = len(FrameSizes.of(size).distributions)
+        if wanted > max(guests):
+            is_for = f"{values.quoted(str(size))} is for {wanted} guests or more, and guests is {there}"
+            message = f"{is_for}: expected at most {max(guests)} with | between them, or {wanted} among guests"
+            found.append(Problem(section.file, section.name, "sizes", message))
+    return found

@@ -17,19 +17,23 @@ class Parameter:
         name: singular, as the test case knows it.
         key: plural, as ``tests.conf`` knows it; ``older_keys`` are accepted too.
         parse: text of one list entry to a value; raises ValueError with what would be right.
+        names_files: values may name files, so ``parse`` also takes the folder that relative paths count from.
         default: the list where the key is absent; None when the key is required.
         applies: given the values of the parameters before this one, whether it exists at all; where it
             does not, its value is None.
         show: a value as the user wrote it.
+        usual: a value of which nothing is said to the user where there is no other.
     """
 
     name: str
     key: str
-    parse: Callable[[str], Any]
+    parse: Callable[..., Any]
     older_keys: tuple[str, ...] = ()
     default: tuple[Any, ...] | None = None
     applies: Callable[[Mapping[str, Any]], bool] | None = None
     show: Callable[[Any], str] = str
+    names_files: bool = False
+    usual: Any = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The parameters of trials as reports have them: by name, without those that a trial has not or that are left to QEMU."""
+"""The parameters of trials as reports have them: by name, without those that a trial has not or that its names do not say."""
 
 from __future__ import annotations
 
@@ -6,33 +6,46 @@ from collections.abc import Iterable
 from typing import Final
 
 from autotest.report.reading import Parameters, Value
-from autotest.results.names import DEFAULT, HOST_MACHINE, QEMU_CHOOSES
+from autotest.results.names import (
+    DEFAULT,
+    EVEN,
+    HOST_MACHINE,
+    QEMU_CHOOSES,
+    UNSAID,
+)
 
-__all__ = ["DEFAULT", "PARAMETERS", "QEMU_CHOOSES", "Parameters", "Value", "names_of", "value_of"]
+__all__ = ["DEFAULT", "EVEN", "PARAMETERS", "QEMU_CHOOSES", "UNSAID", "Parameters", "Value", "names_of", "value_of"]
 
-_BEFORE: Final = ("machine", "interface", "qemu", "vhost", "ioregionfd")
-PARAMETERS: Final = (*_BEFORE, *QEMU_CHOOSES, "reflector", "rate", "size", "runtime")
+PARAMETERS: Final = (
+    *("machine", "interface", "qemu", "vhost", "ioregionfd"),
+    *QEMU_CHOOSES,
+    *("guests", "reflector", "weights", "rate", "size", "runtime"),
+)
 """Of load latency, in the order of the tree."""
 
 
 def value_of(parameters: Parameters, name: str) -> Value | None:
-    """A parameter's value: ``default`` for what a guest leaves to QEMU, None where there is no such parameter.
+    """A parameter's value, also one that a guest's names do not say: ``default`` for what is left to QEMU, 1 guest, ``even``.
 
-    >>> value_of({"machine": "pcvm"}, "queues"), value_of({"machine": "host"}, "queues")
-    ('default', None)
+    None where there is no such parameter.
+
+    >>> value_of({"machine": "pcvm"}, "queues"), value_of({"machine": "pcvm"}, "guests"), value_of({"machine": "host"}, "guests")
+    ('default', 1, None)
     """
-    leaves_it = name in QEMU_CHOOSES and parameters.get("machine") != HOST_MACHINE
-    return parameters.get(name, DEFAULT if leaves_it else None)
+    if (value := parameters.get(name)) is not None or parameters.get("machine") == HOST_MACHINE:
+        return value
+    return UNSAID.get(name)
 
 
 def names_of(many: Iterable[Parameters]) -> list[str]:
-    """The names of all parameters, as they come; those that the others leave to QEMU stand where the tree has them.
+    """The names of all parameters, as they come; those that the others do not say stand where the tree has them.
 
     >>> names_of([{"machine": "pcvm", "reflector": "xdp"}, {"machine": "pcvm", "queues": 4, "reflector": "xdp"}])
     ['machine', 'queues', 'reflector']
     """
-    found = dict.fromkeys(name for parameters in many for name in parameters)
-    chosen = [name for name in QEMU_CHOOSES if name in found]
-    others = [name for name in found if name not in QEMU_CHOOSES]
-    place = max((number for number, name in enumerate(others, 1) if name in _BEFORE), default=0)
-    return [*others[:place], *chosen, *others[place:]]
+    found = list(dict.fromkeys(name for parameters in many for name in parameters))
+    ordered = [name for name in found if name not in UNSAID]
+    for name in (name for name in PARAMETERS if name in UNSAID and name in found):
+        before = [other for other in PARAMETERS[: PARAMETERS.index(name)] if other in ordered]
+        ordered.insert(ordered.index(before[-1]) + 1 if before else 0, name)
+    return ordered

@@ -64,6 +64,24 @@ def test_queues_and_ring_sizes_are_left_to_qemu_where_nothing_is_said(tmp_path: 
     assert [section.lists[name] for name in ("rx_queue_size", "tx_queue_size")] == [(512,), (256,)]
 
 
+def test_there_is_one_guest_with_all_the_load_where_nothing_is_said(tmp_path: Path) -> None:
+    (section,) = load(tmp_path, text())
+    assert section.lists["guests"] == (1,) and section.lists["weights"] == ("even",)
+    (section,) = load(tmp_path, text(guests="1, 2,4", weights="even, 3 : 1, 6:2:2:2"))
+    assert section.lists["guests"] == (1, 2, 4) and section.lists["weights"] == ("even", "3:1", "3:1:1:1")
+    (section,) = load(tmp_path, text(num_vms="8"))
+    assert section.lists["guests"] == (8,)
+
+
+def test_a_mix_of_sizes_is_one_entry_and_its_file_counts_from_the_folder_of_the_tests(tmp_path: Path) -> None:
+    (tmp_path / "traffic.csv").write_text("size,count\n60,10\n1514,30\n")
+    (section,) = load(tmp_path, text(sizes="60, imix, 60:7 590:4 1514:1, 60 | imix, dc:traffic.csv\n  dc:./traffic.csv|60, 1514"))
+    names = [str(size) for size in section.lists["size"]]
+    assert names[:4] == ["60", "imix", "60:7+590:4+1514:1", "60~imix"] and names[6] == "1514"
+    assert names[4].startswith("dc-") and names[5] == f"{names[4]}~60"
+    assert section.lists["size"][0] == 60 and section.lists["size"][4].distributions == (((60, 1), (1514, 3)),)
+
+
 def test_values_keep_the_order_in_which_they_were_written(tmp_path: Path) -> None:
     (section,) = load(tmp_path, text(rates="80, 2, 10", machines="microvm,pcvm\n  host"))
     assert section.lists["rate"] == (80, 2, 10)
@@ -128,6 +146,23 @@ def test_a_relative_output_directory_counts_from_the_file(tmp_path: Path) -> Non
         ({"sizes": "59"}, "sizes", "60 to 1514"),
         ({"sizes": "1515"}, "sizes", "60 to 1514"),
         ({"size": "60"}, "size", "only one of them"),
+        ({"sizes": "60, 60:1"}, "sizes", "60 is there twice"),
+        ({"sizes": "60:1 61:1, 61:2 60:2"}, "sizes", "60:1+61:1 is there twice"),
+        ({"sizes": "imix, 60:7 590"}, "sizes", "'590' has no weight"),
+        ({"sizes": "60:7 9000:1"}, "sizes", "60 to 1514 bytes without CRC"),
+        ({"sizes": "imx"}, "sizes", "did you mean 'imix'"),
+        ({"sizes": "dc:nothing.csv"}, "sizes", "nothing.csv: cannot be read: No such file"),
+        ({"guests": "0"}, "guests", "expected 1 to 1000"),
+        ({"guests": "1001"}, "guests", "expected 1 to 1000"),
+        ({"guests": "two"}, "guests", "not a whole number"),
+        ({"guests": "2, 2"}, "guests", "2 is there twice"),
+        ({"guests": "2", "num_vms": "2"}, "num_vms", "only one of them"),
+        ({"weights": "3"}, "weights", "neither even nor a whole number for each guest"),
+        ({"weights": "evn"}, "weights", "neither even nor"),
+        ({"weights": "3:0"}, "weights", "expected 1 to 1000"),
+        ({"weights": "3:x"}, "weights", "'x' is not a whole number"),
+        ({"weights": "2:2"}, "weights", "gives all guests the same: write even"),
+        ({"weights": "3:1, 6:2"}, "weights", "3:1 is there twice"),
         ({"repetitions": "0"}, "repetitions", "out of range"),
         ({"tolerance_under_sent": "0.01"}, "tolerance_under_sent", "expected a number and %, like 1 %"),
         ({"tolerance_over_sent": "101 %"}, "tolerance_over_sent", "expected 0 % to 100 %"),

@@ -11,6 +11,7 @@ import pytest
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Case, Parameter, Rule, Section
 from autotest.plan.tree import Tree
+from autotest.traffic.frame_sizes import FrameSizes
 
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("host", "pcvm", "microvm"),
@@ -21,14 +22,16 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "queues": (None,),
     "rx_queue_size": (None,),
     "tx_queue_size": (None,),
+    "guests": (1,),
     "reflector": ("moongen", "xdp"),
+    "weights": ("even",),
     "rate": (20, 10),
     "size": (60,),
     "runtime": (30,),
 }
 
 
-LEFT = dict.fromkeys(("queues", "rx_queue_size", "tx_queue_size"))
+LEFT = {**dict.fromkeys(("queues", "rx_queue_size", "tx_queue_size")), "guests": 1}
 
 
 def load_latency(repetitions: int = 1, **lists: tuple[Any, ...]) -> Tree:
@@ -48,6 +51,10 @@ def valid(**values: Any) -> bool:
     if values["reflector"] == "moongen":
         if values["machine"] == "microvm" or (not guest and values["interface"] != "pnic"):
             return False
+    if values["guests"] in (None, 1) and values["size"] == IN_TURN:
+        return False
+    if {"3:1": 2, "3:2:1": 3}.get(values["weights"], values["guests"]) != values["guests"]:
+        return False
     return not (values["ioregionfd"] and values["machine"] != "microvm")
 
 
@@ -64,15 +71,19 @@ def test_repetitions_come_last_and_count_from_0() -> None:
 
 
 CHOSEN = {"queues": (None, 4, 2), "rx_queue_size": (512, None), "tx_queue_size": (256,)}
+IN_TURN = FrameSizes("60~590", (((60, 1),), ((590, 1),)))
+SEVERAL = {"guests": (2, 1, 3), "weights": ("3:1", "even", "3:2:1"), "size": (60, IN_TURN)}
 
 
-@pytest.mark.parametrize("chosen", [{}, CHOSEN], ids=["left to QEMU", "chosen"])
+@pytest.mark.parametrize("chosen", [{}, CHOSEN, SEVERAL], ids=["left to QEMU", "chosen", "several guests"])
 def test_exactly_the_valid_combinations_are_generated(chosen: dict[str, tuple[Any, ...]]) -> None:
     expected = set()
     for combination in product(*(LISTS | chosen).values()):
         values = dict(zip(LISTS, combination, strict=True))
         if values["machine"] == "host":
-            values |= dict.fromkeys(("qemu", "vhost", "ioregionfd", *CHOSEN))
+            values |= dict.fromkeys(("qemu", "vhost", "ioregionfd", *CHOSEN, "guests"))
+        if values["guests"] in (None, 1):
+            values["weights"] = None
         if valid(**values):
             expected.add(tuple(values.values()))
     leaves = [case.values_[:-1] for case in load_latency(1, **chosen).leaves()]
@@ -95,7 +106,7 @@ def test_exactly_the_valid_combinations_are_generated(chosen: dict[str, tuple[An
         (
             {"machine": ("host",), "interface": ("bridge",), "reflector": ("moongen",)},
             {"machine": "host", "interface": "bridge", "qemu": None, "vhost": None, "ioregionfd": None, **LEFT,
-             "reflector": "moongen"},
+             "guests": None, "reflector": "moongen"},
             2,
             "only on pnic",
         ),
@@ -137,9 +148,52 @@ def test_parameters_that_do_not_apply_are_none_and_do_not_multiply() -> None:
 
 def test_queues_and_ring_sizes_cost_a_boot_and_no_new_network() -> None:
     order = [parameter.name for parameter in KIND.parameters]
-    (guest,) = [stage for stage in KIND.stages if stage.name == "guest"]
-    assert order.index("ioregionfd") < order.index("queues") <= order.index(guest.parameter) < order.index("reflector")
-    assert guest.parameter == "tx_queue_size", "a guest with other queues or rings is another guest"
+    (guest,) = [stage for stage in KIND.stages if stage.name.startswith("guest")]
+    assert order.index("ioregionfd") < order.index("queues") < order.index(guest.parameter) < order.index("reflector")
+    assert guest.parameter == "guests", "a guest with other queues or rings is another guest"
+
+
+def test_weights_and_sizes_of_guests_cost_no_set_up() -> None:
+    order = [parameter.name for parameter in KIND.parameters]
+    last = max(order.index(stage.parameter) for stage in KIND.stages)
+    assert order[last:] == ["reflector", "weights", "rate", "size", "runtime"]
+
+
+def test_combinations_of_guests_that_do_not_fit_are_left_out_with_the_reason() -> None:
+    lists = {"machine": ("pcvm",), "interface": ("bridge",), "qemu": (("q", ""),), "vhost": (False,),
+             "ioregionfd": (False,), "reflector": ("xdp",)}  # fmt: skip
+    planned = load_latency(**lists, guests=(1, 2), weights=("3:1", "3:1:1"), size=(60, IN_TURN))
+    found = {tuple(exclusion.prefix.values())[-1]: exclusion for exclusion in planned.exclusions()}
+    assert found["3:1:1"].reason == "these weights are for another number of guests"
+    assert (found[IN_TURN].reason, found[IN_TURN].prefix["guests"]) == ("these sizes are for more guests", 1)
+    assert found[IN_TURN].prefix["rate"] is None and found[IN_TURN].trials == len(LISTS["rate"])
+    assert {(case["guests"], case["weights"]) for case in planned.cases()} == {(1, None), (2, "3:1")}
+
+
+def test_values_that_a_branch_leaves_out_are_left_out_at_once_and_not_under_every_value_before_them() -> None:
+    rules = (Rule(("a", "d"), lambda a, d: a == d, "alike"), Rule(("a", "c"), lambda a, c: a == c == 2, "both 2"))
+    planned = tree(rules, repetitions=3, a=(1, 2), b=("x", "y"), c=(1, 2), d=(1, 2), e=(7,))
+    found = [(tuple(exclusion.prefix.values()), exclusion.reason, exclusion.trials) for exclusion in planned.exclusions()]
+    assert found == [
+        ((1, None, None, 1), "alike", 2 * 2 * 1 * 3),
+        ((2, None, 2), "both 2", 2 * 2 * 1 * 3),
+        ((2, None, None, 2), "alike", 2 * 1 * 1 * 3),
+    ]
+    assert sum(1 for _ in planned.leaves()) + sum(trials for *_, trials in found) == 2 * 2 * 2 * 2 * 3
+
+
+def test_a_branch_of_which_all_is_left_out_needs_no_set_up() -> None:
+    planned = tree((Rule(("a", "c"), lambda a, c: a == 1, "not 1"),), a=(1, 2), b=("x",), c=(1, 2))
+    assert [case.values_ for case in planned.prefixes(1)] == [(2,)]
+    assert [case.values_ for case in planned.prefixes(2)] == [(2, "x")]
+
+
+def test_a_million_cases_with_sizes_for_several_guests_come_in_seconds() -> None:
+    sizes = (IN_TURN, *range(60, 99))
+    planned = load_latency(machine=("pcvm",), guests=(1, 2), rate=tuple(range(1, 1601)), size=sizes, reflector=("xdp",))
+    start = time.monotonic()
+    total = sum(1 for _ in planned.cases())
+    assert total == 8 * 1600 * (39 + 40) and time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("at", ["first", "last"])

@@ -14,7 +14,7 @@ from autotest.report.compare import match
 from autotest.report.export import Request, tidy
 from autotest.report.parameters import names_of, value_of
 from autotest.report.plots.layout import arrange
-from autotest.report.selection import parse_selection
+from autotest.report.selection import parse_selection, split_source
 from autotest.report.summary import count_open_failures
 from autotest.report.trials import read_results
 from autotest.results.store import ResultStore
@@ -74,6 +74,88 @@ def test_what_a_guest_leaves_to_qemu_is_its_default_and_what_the_host_has_not_is
     assert read_results(mixed).parameters["queues"] == [4, 16, "default"]
     chosen = {**found["pcvm"], "queues": 4}
     assert differing([found["pcvm"], chosen]) == ["queues"] and differing([found["pcvm"], found["pcvm"]]) == []
+
+
+# -- guests, weights and mixes -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    """One guest, as in older directories, and several: with even and other weights, and mixes of sizes; and the host."""
+    directory = tmp_path / "crowd"
+    add(directory, BRIDGE, 10, 0)
+    add(directory, {**BRIDGE, "size": 590}, 10, 0, latency_ns=91_000)
+    add(directory, {**BRIDGE, "guests": 2}, 10, 0, latency_ns=92_000)
+    add(directory, {**BRIDGE, "guests": 4, "size": "imix"}, 10, 0, latency_ns=93_000)
+    add(directory, {**BRIDGE, "guests": 2, "weights": "3:1", "size": "60~60:7+590:4"}, 10, 0, latency_ns=94_000)
+    add(directory, {**HOST, "size": "dc-0123abcd"}, 10, 0, latency_ns=9_000)
+    return directory
+
+
+def test_a_guest_whose_names_say_nothing_is_one_with_even_weights_and_the_host_has_none(crowd):
+    many = [trial.parameters for trial in read_results(crowd).trials]
+    (bare_metal,) = [one for one in many if one["machine"] == "host"]
+    alone = next(one for one in many if one["machine"] != "host" and "guests" not in one)
+    assert (value_of(alone, "guests"), value_of(alone, "weights")) == (1, "even")
+    assert value_of(bare_metal, "guests") is value_of(bare_metal, "weights") is None
+    assert not {"guests", "weights"} & alone.keys()
+
+
+def test_guests_and_weights_stand_where_the_tree_has_them_whichever_trial_comes_first(crowd):
+    several = [trial.parameters for trial in read_results(crowd).trials]
+    for many in (several, several[::-1]):
+        names = names_of(many)
+        assert names[names.index("ioregionfd") + 1] == "guests" and names[names.index("reflector") + 1] == "weights"
+    guests_alone = [one for one in several if one["machine"] != "host"]
+    names = names_of(guests_alone)
+    assert names[names.index("ioregionfd") + 1 :][:4] == ["guests", "reflector", "weights", "rate"]
+    everything = [{"rate": 10, "reflector": "xdp", "machine": "pcvm"}, {"weights": "3:1", "tx_queue_size": 256, "guests": 2}]
+    assert names_of(everything) == ["rate", "reflector", "weights", "machine", "tx_queue_size", "guests"]
+    found = names_of([{"reflector": "xdp", "rate": 10}, {"guests": 2, "weights": "3:1"}])
+    assert found == ["guests", "reflector", "weights", "rate"]
+
+
+def test_values_of_guests_and_sizes_are_listed_numbers_first(crowd):
+    found = read_results(crowd).parameters
+    assert found["guests"] == [1, 2, 4] and found["weights"] == ["3:1", "even"]
+    assert found["size"] == [60, 590, "60~60:7+590:4", "dc-0123abcd", "imix"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("guests=2..4", 3), ("guests=1", 2), ("guests=..2", 4), ("guests=1,4", 3), ("weights=even", 4), ("weights=3:1", 1),
+     ("size=imix", 1), ("size=60..590", 3), ("size=60", 2), ("size=60~60:7+590:4", 1), ("size=dc-0123abcd,imix", 2),
+     ("size=..", 3), ("size=600..", 0)],
+)  # fmt: skip
+def test_guests_weights_and_mixes_are_selected_like_any_parameter(crowd, text, number):
+    if number:
+        assert len(cases_of(crowd, text)) == number
+    else:
+        with pytest.raises(UsageError, match="size is nowhere 600.."):
+            cases_of(crowd, text)
+
+
+def test_an_older_directory_is_selected_as_one_guest(left):
+    assert len(cases_of(left, "guests=1")) == len(cases_of(left, "weights=even")) == 3
+    with pytest.raises(UsageError, match="guests is nowhere 2"):
+        cases_of(left, "guests=2")
+
+
+def test_a_source_with_a_mix_and_weights_in_it_is_taken_apart(tmp_path):
+    path, texts = split_source(f"{tmp_path}:size=60:7+590:4+1514:1:guests=2..4:weights=3:1")
+    assert path == tmp_path and texts == ["size=60:7+590:4+1514:1", "guests=2..4", "weights=3:1"]
+
+
+def test_a_failure_noted_of_one_guest_is_made_up_for_by_one_guest_and_not_by_two(tmp_path):
+    what = "guest (machine pcvm, interface bridge, qemu normal, vhost on, ioregionfd off"
+    for text in (f"{what})", f"{what}, guests 2)"):
+        ResultStore(tmp_path).note_failure(text, "reason")
+    store = ResultStore(tmp_path)
+    for still, name in zip((1, 0), (older.name(guests=2, weights="3:1"), older.name()), strict=True):
+        content = older.write(tmp_path / "other", name)
+        files = {kind: (tmp_path / "other" / content.file(kind)).read_text() for kind in ("output", "histogram")}
+        store.commit(name, files, {"verdict": "valid", "reason": "", "started": "2999-01-01T00:00:00+00:00"})
+        assert count_open_failures(read_results(tmp_path)) == still
 
 
 # -- texts -------------------------------------------------------------------------------------------------

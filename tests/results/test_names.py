@@ -22,7 +22,15 @@ NUMBERS = st.integers(1, 999_999)
 CHOSEN = st.none() | NUMBERS
 #: Parts of a name that also are names of QEMU builds, machines and so on: what a parser could take them for.
 PART = st.sampled_from(
-    ["queues4", "rxq512", "txq256", "vhoston", "vhostoff", "ioregionfdoff", "ioregionfdon", "xdp", "10kpps", "60B", "5s", "host"]
+    ["queues4", "rxq512", "txq256", "vhoston", "vhostoff", "ioregionfdoff", "ioregionfdon", "xdp", "10kpps", "60B", "5s", "host",
+     "guests2", "weights3", "imixB", "60:7+590:4"]
+)
+MIXES = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=4).map(lambda mix: "+".join(f"{a}:{b}" for a, b in mix))
+WORDS = st.sampled_from(["imix", "dc-0123abcd", "B", "kpps", "s", "x.B"])
+SIZES = NUMBERS | MIXES | WORDS | st.lists(NUMBERS.map(str) | MIXES | WORDS, min_size=2, max_size=4).map("~".join)
+#: How many guests, and their weights.
+GUESTS = st.sampled_from([(None, None), (2, None), (3, None), (1000, None)]) | st.lists(NUMBERS, min_size=2, max_size=5).map(
+    lambda weights: (len(weights), ":".join(map(str, weights)))
 )
 LOOKALIKES = st.lists(PART, min_size=1, max_size=6).map("_".join)
 
@@ -37,12 +45,18 @@ def test_a_trial_file_name_is_parsed_back_to_what_it_was_made_of(infix, repetiti
 
 @given(
     TOKENS | PART, TOKENS | PART, NAMES | LOOKALIKES, st.booleans(), st.booleans(), TOKENS | PART,
-    st.tuples(NUMBERS, NUMBERS, NUMBERS), st.tuples(CHOSEN, CHOSEN, CHOSEN),
+    st.tuples(NUMBERS, SIZES, NUMBERS), st.tuples(CHOSEN, CHOSEN, CHOSEN), GUESTS,
 )  # fmt: skip
-def test_a_guest_infix_is_parsed_back(machine, interface, qemu, vhost, ioregionfd, reflector, load, chosen):
+def test_a_guest_infix_is_parsed_back(machine, interface, qemu, vhost, ioregionfd, reflector, load, chosen, guests):
     if machine == "host":
         return
-    case = LoadLatencyCase(machine, interface, reflector, *load, qemu, vhost, ioregionfd, *chosen)
+    case = LoadLatencyCase(machine, interface, reflector, *load, qemu, vhost, ioregionfd, *chosen, *guests)
+    assert parse_load_latency_infix(case.infix) == case
+
+
+@given(TOKENS | PART, TOKENS | PART, st.tuples(NUMBERS, SIZES, NUMBERS))
+def test_a_host_infix_is_parsed_back(interface, reflector, load):
+    case = LoadLatencyCase("host", interface, reflector, *load)
     assert parse_load_latency_infix(case.infix) == case
 
 
@@ -63,6 +77,38 @@ def test_queues_and_ring_sizes_are_named_only_where_they_are_said():
     assert name(queues=4) == "pcvm_bridge_q_vhoston_ioregionfdoff_queues4_xdp_10kpps_60B_5s"
     assert name(tx_queue_size=256, rx_queue_size=512) == "pcvm_bridge_q_vhoston_ioregionfdoff_rxq512_txq256_xdp_10kpps_60B_5s"
     assert name(queues=1) != name(), "what is said decides, not what it comes to"
+
+
+def test_guests_weights_and_mixes_are_named_only_where_they_are_more_than_usual():
+    def name(size=60, **several):
+        return load_latency_infix("pcvm", "bridge", "xdp", 10, size, 5, "q", True, False, **several)
+
+    assert name(guests=1, weights="even") == name() == "pcvm_bridge_q_vhoston_ioregionfdoff_xdp_10kpps_60B_5s"
+    assert name(guests=4, weights="even") == "pcvm_bridge_q_vhoston_ioregionfdoff_guests4_xdp_10kpps_60B_5s"
+    whole = name("imix~60:7+590:4", guests=2, weights="3:1", queues=4, tx_queue_size=256)
+    flags = "vhoston_ioregionfdoff_queues4_txq256_guests2"
+    assert whole == f"pcvm_bridge_q_{flags}_xdp_weights3:1_10kpps_imix~60:7+590:4B_5s"
+    found = parse_load_latency_infix(whole)
+    assert found is not None and (found.guests, found.weights, found.size) == (2, "3:1", "imix~60:7+590:4")
+    assert load_latency_infix("host", "pnic", "xdp", 1, "imix", 5) == "host_pnic_xdp_1kpps_imixB_5s"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"guests": 0}, "guests 0"), ({"guests": "2"}, "guests '2'"), ({"guests": 2.0}, "guests 2.0"),
+        ({"weights": "3:1"}, "each of 1 guests"), ({"guests": 3, "weights": "3:1"}, "each of 3 guests"),
+        ({"guests": 2, "weights": "3:0"}, "weights '3:0'"), ({"guests": 2, "weights": "03:1"}, "weights"),
+        ({"guests": 1000, "weights": ":".join(["1"] * 999 + ["2"])}, "too long"),
+        *(({"size": size}, "name of a mix")
+          for size in ("60", "60:1", "a_b", "60:1+", "~imix", "60:0+61:1", "-x", "60:1|61:1", "", "60.5", "6:1+imix")),
+        ({"size": 0}, "size 0"), ({"reflector": "weights3:1"}, "taken for weights"),
+    ],
+)  # fmt: skip
+def test_guests_weights_and_mixes_that_make_no_name_are_refused(wrong, says):
+    values = {"reflector": "xdp", "rate": 1, "size": 60, "runtime": 1} | wrong
+    with pytest.raises(ResultsError, match=says):
+        load_latency_infix("pcvm", "bridge", qemu="q", vhost=True, ioregionfd=False, **values)
 
 
 def test_the_infix_is_the_one_the_older_tool_used():
@@ -91,8 +137,9 @@ def test_too_long_and_contradictory_names_are_refused():
         TrialName("x" * 240, 0)
     with pytest.raises(ResultsError, match="has no qemu"):
         load_latency_infix("host", "pnic", "xdp", 1, 60, 1, qemu="q")
-    with pytest.raises(ResultsError, match="no queues"):
-        load_latency_infix("host", "pnic", "xdp", 1, 60, 1, queues=1)
+    for several in ({"queues": 1}, {"guests": 2}, {"guests": 2, "weights": "3:1"}):
+        with pytest.raises(ResultsError, match="no queues, no ring sizes and no guests"):
+            load_latency_infix("host", "pnic", "xdp", 1, 60, 1, **several)
     for value in (0, True, "4"):
         with pytest.raises(ResultsError, match="tx_queue_size"):
             load_latency_infix("pcvm", "bridge", "xdp", 1, 60, 1, "q", True, False, tx_queue_size=value)
@@ -116,7 +163,12 @@ def test_other_files_are_not_taken_for_results(name):
         "host_pnic_xdp_01kpps_60B_5s", "host_pnic_q_vhoston_ioregionfdon_xdp_1kpps_60B_5s", "x",
         "host_pnic_queues4_xdp_1kpps_60B_5s",
         *(f"pcvm_bridge_q_vhoston_ioregionfdon_{marks}_xdp_1kpps_60B_5s"
-          for marks in ("queues0", "queues04", "queues", "txq256_rxq256", "rxq256_queues4", "queues4_queues4", "queues4__rxq9")),
+          for marks in ("queues0", "queues04", "queues", "txq256_rxq256", "rxq256_queues4", "queues4_queues4", "queues4__rxq9",
+                        "guests1", "guests02", "guests2_queues4", "guests", "guests1001x_weights3:1")),
+        *(f"pcvm_bridge_q_vhoston_ioregionfdon_{marks}_1kpps_60B_5s"
+          for marks in ("xdp_weights3:1", "guests3_xdp_weights3:1", "guests2_xdp_weights2", "guests2_weights3:1_xdp")),
+        "host_pnic_xdp_weights3:1_1kpps_60B_5s", "host_pnic_guests2_xdp_1kpps_60B_5s",
+        *(f"host_pnic_xdp_1kpps_{size}B_5s" for size in ("060", "60:1", "imix~", "60:01+61:1", "60_imix", "0")),
     ],
 )  # fmt: skip
 def test_other_infixes_are_not_taken_for_load_latency(infix):

@@ -1,0 +1,41 @@
+"""Whether the names of result files fit into a directory, which is known before anything is measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotest.config.values import quoted
+from autotest.errors import Problem
+from autotest.measurements.kind import MeasurementKind
+from autotest.plan.parameters import Case, Parameter, Section
+from autotest.plan.tree import Tree
+from autotest.results.names import MAX_INFIX_BYTES
+
+
+def too_long(kind: MeasurementKind, section: Section) -> list[Problem]:
+    """The longest value of the test case with the longest names, where they would be too long; empty where all fit."""
+    cases = Tree(kind.parameters, kind.rules, _with_longest_names(kind, section)).cases()
+    case = max(cases, key=lambda case: len(kind.infix(case)), default=None)
+    if case is None or (excess := len(kind.infix(case)) - MAX_INFIX_BYTES) <= 0:
+        return []
+    key, shown = max(((parameter.key, _shown(parameter, case)) for parameter in kind.parameters), key=lambda item: len(item[1]))
+    has = f"{quoted(shown)} has {len(shown)} characters, which makes result names too long"
+    fit = f"at most {max(len(shown) - excess, 0)} fit beside the other parameters"
+    return [Problem(section.file, section.name, key, f"{has}: {fit}")]
+
+
+def _with_longest_names(kind: MeasurementKind, section: Section) -> Section:
+    """The section with only the longest value of each parameter that has no say in which others it comes with."""
+    applying = [number for number, parameter in enumerate(kind.parameters) if parameter.applies]
+    ruled = {name for rule in kind.rules for name in rule.parameters}
+    lists = dict(section.lists)
+    for parameter in kind.parameters[max(applying, default=-1) + 1 :]:
+        if parameter.name not in ruled:
+            by_length = {len(parameter.show(value)): value for value in lists[parameter.name]}
+            lists[parameter.name] = (by_length[max(by_length)],)
+    return replace(section, lists=lists)
+
+
+def _shown(parameter: Parameter, case: Case) -> str:
+    value = case[parameter.name]
+    return "" if value is None else parameter.show(value)
