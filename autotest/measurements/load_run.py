@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +15,12 @@ from autotest.traffic.moongen import ProgramEnd
 
 if TYPE_CHECKING:  # numpy: not needed before a trial is measured
     from autotest.results.figures import Figures, Judgement
+    from autotest.results.histogram import Histogram
     from autotest.results.moongen import MoonGenOutput
 
 _CLOCK_TOLERANCE = 0.1  # seconds by which a clock may be set during a trial; uptime has a resolution of 0.01 s
 _CLOCK_DRIFT = 0.001  # seconds a second: NTP corrects a clock by at most half of it
+_SET_UP_IS_TO_BLAME = (Verdict.NO_REFLECTION, Verdict.MISSING_GUESTS)
 _TAIL_LINES = 15  # of the generator's output, for an error message
 
 
@@ -32,7 +34,11 @@ class Run:
         rate: the offered load in kpps.
         runtime: for how many seconds it was to be sent.
         times: when it started and ended.
-        files: the ``output`` and, if there is one, the ``histogram``.
+        files: the ``output`` and, if there is one, the ``histogram``; with several guests also ``guests``, their histograms by
+            the places of the generator's addresses, counted from 1.
+        guests: the numbers of the guests that the load went to, in the order of those addresses; none where it went to one.
+        weights: their shares of the load, in the same order; none where all have the same.
+        missing: guests that should have been there but were not, which the user allowed: reasons by name.
     """
 
     program: str
@@ -41,6 +47,9 @@ class Run:
     runtime: int
     times: tuple[datetime, datetime]
     files: Mapping[str, Path]
+    guests: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def judged(self, tolerances: Tolerances, breakdown: Callable[[], str]) -> Trial:
         """The figures of the run and the verdict on them.
@@ -53,6 +62,7 @@ class Run:
             TrafficError: the generator ended before it had anything to say; with the last lines of its output.
         """
         from autotest.results.figures import verdict
+        from autotest.results.guests import missing_in_words
         from autotest.results.moongen import parse_moongen_output
 
         output = parse_moongen_output(self.end.output)
@@ -67,24 +77,61 @@ class Run:
             runtime=self.runtime,
             exit_code=self.end.code,
             disturbed=disturbed,
+            missing=missing_in_words(self.missing, max(1, len(self.guests))),
             tolerances=tolerances,
         )
         return self._trial(found, judgement)
 
     def _figures(self, output: MoonGenOutput, tolerances: Tolerances) -> Figures:
-        """A histogram that cannot be read makes the trial incomplete, but both its files are kept."""
+        """A histogram that cannot be read makes the trial incomplete, but all its files are kept."""
         from autotest.results.figures import figures
-        from autotest.results.histogram import Histogram, parse_histogram
 
-        latencies, unreadable = None, ""
-        path = self.files["histogram"]
+        latencies, of_guests, unreadable = None, None, ""
         try:
-            there = path.exists()
-            latencies = parse_histogram(path.read_bytes(), "the histogram", allow_empty=True) if there else Histogram.of({})
+            latencies = self._latencies()
+            of_guests = self._guest_latencies()
         except ResultsError as error:
             unreadable = str(error)
-        ran = min(self.runtime, self.end.seconds or self.runtime)  # it sent no longer than it ran
-        return figures(output, latencies, ran, tolerances, interface=self.end.interface, unreadable=unreadable)
+        return figures(
+            output,
+            latencies,
+            min(self.runtime, self.end.seconds or self.runtime),  # it sent no longer than it ran
+            tolerances,
+            interface=self.end.interface,
+            unreadable=unreadable,
+            guests=self.guests,
+            weights=self.weights,
+            guest_latencies=of_guests,
+        )
+
+    def _latencies(self) -> Histogram:
+        from autotest.results.histogram import Histogram, parse_histogram
+
+        path = self.files["histogram"]
+        return parse_histogram(path.read_bytes(), "the histogram", allow_empty=True) if path.exists() else Histogram.of({})
+
+    def _guest_latencies(self) -> dict[int, Histogram] | None:
+        """Those of several guests, by number; None where there are not several. The file then has these numbers, too."""
+        from autotest.results.guest_latencies import (
+            format_guest_latencies,
+            parse_guest_latencies,
+            renumbered,
+        )
+
+        path = self._guests_file
+        if path is None:
+            return None
+        if not path.exists():
+            return {}
+        found = parse_guest_latencies(path.read_bytes(), "the guests' histograms")
+        numbered = renumbered(found, self.guests)
+        if list(numbered) != list(found):
+            path.write_bytes(format_guest_latencies(numbered))
+        return numbered
+
+    @property
+    def _guests_file(self) -> Path | None:
+        return self.files.get("guests") if len(self.guests) > 1 else None
 
     def _disturbance(self) -> str:
         """Why the samples cannot be trusted; empty where they can."""
@@ -102,9 +149,13 @@ class Run:
             "started": self.times[0].isoformat(),
             "ended": self.times[1].isoformat(),
         }
+        if self.missing:
+            record["missing_guests"] = dict(self.missing)
         loss = "unknown" if found.loss is None else f"{found.loss:.2%}"
         median = "unknown" if found.p50_ns is None else f"{found.p50_ns / 1000:.1f} us"
-        line = f"achieved {found.achieved_kpps or 0:.2f} kpps, loss {loss}, median {median}, {judgement.verdict}"
+        shared = "" if found.fairness is None else f", fairness {found.fairness:.3f} of {len(found.guests)} guests"
+        line = f"achieved {found.achieved_kpps or 0:.2f} kpps, loss {loss}, median {median}{shared}, {judgement.verdict}"
         problem = None if judgement.verdict.is_done else f"{judgement.verdict}: {judgement.reason}"
-        kept = {kind: path for kind, path in self.files.items() if path.exists()}
-        return Trial(kept, record, line, problem, blames_set_up=judgement.verdict is Verdict.NO_REFLECTION)
+        files = {**self.files, "guests": self._guests_file}
+        kept = {kind: path for kind, path in files.items() if path is not None and path.exists()}
+        return Trial(kept, record, line, problem, blames_set_up=judgement.verdict in _SET_UP_IS_TO_BLAME)

@@ -3,6 +3,7 @@
 Each line is an object with ``time``, ``what`` and ``reason``. ``what`` is the name of a trial, or it is of a set-up: ``STAGE
 (LABEL, LABEL ...)`` or ``all others with LABEL, LABEL ...``, where a label is a parameter's name and its value. Of what is left
 to QEMU there is no label: a guest without ``queues 4`` has QEMU's own number of queues, and is another set-up than one with it.
+Nor is there one of a single guest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from autotest.results.files import read_bytes
-from autotest.results.names import DEFAULT, QEMU_CHOOSES, TrialName, parse_file_name
+from autotest.results.names import UNSAID_OF_SET_UP, TrialName, parse_file_name
 from autotest.results.store import FAILURES_FILE
 
 _OF_A_GUEST: Final = "ioregionfd "  # the last label that each set-up has in which a guest runs
@@ -87,11 +88,11 @@ def _is_open(failure: NotedFailure, is_done: Callable[[TrialName], bool], measur
 
 
 def _whole(labels: frozenset[str]) -> frozenset[str]:
-    """With labels of what is left to QEMU, where a guest runs."""
+    """With labels of what is not said, where a guest runs."""
     if not any(label.startswith(_OF_A_GUEST) for label in labels):
         return labels
     said = {label.partition(" ")[0] for label in labels}
-    return labels | {f"{name} {DEFAULT}" for name in QEMU_CHOOSES if name not in said}
+    return labels | {f"{name} {value}" for name, value in UNSAID_OF_SET_UP.items() if name not in said}
 
 
 def _parse(line: bytes) -> NotedFailure | None:

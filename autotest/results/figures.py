@@ -7,9 +7,12 @@ MoonGen rounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from autotest.results import guests as several
+from autotest.results.guests import GuestFigures
 from autotest.results.histogram import Histogram, Summary
 from autotest.results.moongen import MoonGenOutput, Samples
 from autotest.results.per_second import dropouts, longest_sending, shown_seconds
@@ -19,6 +22,7 @@ from autotest.results.verdicts import DEFAULT_TOLERANCES, Tolerances, Verdict
 PERCENTILES: Final = {25.0: "p25_ns", 50.0: "p50_ns", 75.0: "p75_ns", 95.0: "p95_ns", 99.0: "p99_ns", 99.9: "p999_ns"}
 
 _PRINTED_ROUNDING = 0.051  # ns: MoonGen prints the mean with one decimal
+_CRC_BYTES = 4
 _FLOAT_ROUNDING = 1e-9  # of the mean: two ways to sum it up
 # How many times its mean is larger in ns. Whole numbers of a coarse unit are up to half wrong.
 _OTHER_UNITS = {"µs": 1e3, "ms": 1e6, "ps": 1e-3}
@@ -43,7 +47,16 @@ class Figures:
         dropouts: which seconds these are, counted from 1.
         interface_sent, interface_received: frames that the kernel counted on the generator's interface meanwhile; None
             where no kernel has it.
-        contradiction: how output and histogram contradict each other; empty where they do not.
+        contradiction: how output, histogram and what is told of the guests contradict each other; empty where they do not.
+        sent_bytes, received_bytes: of the frames on that device, CRC included.
+        mean_size: bytes of a frame that was sent, without CRC.
+        guests: the same of each guest, in the order of the generator's addresses; empty where there was only one.
+        fairness: Jain's index of the guests' throughput relative to their weights, from 1/n (one guest gets all) to 1; like
+            the spreads None where there are not several guests, or nothing to compare.
+        loss_spread: the largest loss of a guest less the smallest, as a fraction.
+        p50_spread_ns: the same of the guests' medians.
+        guest_mismatch: how the counters of the guests contradict those of the device, beyond the in-flight margin; empty where
+            they do not.
     """
 
     sent: int | None
@@ -70,10 +83,19 @@ class Figures:
     interface_sent: int | None = None
     interface_received: int | None = None
     contradiction: str = ""
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
+    mean_size: float | None = None
+    guests: tuple[GuestFigures, ...] = ()
+    fairness: float | None = None
+    loss_spread: float | None = None
+    p50_spread_ns: int | None = None
+    guest_mismatch: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For the trial's JSON."""
         values = {name: getattr(self, name) for name in _FIELDS}
+        values["guests"] = [guest.to_dict() for guest in self.guests]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
@@ -88,6 +110,9 @@ def figures(
     *,
     interface: tuple[int, int] | None = None,
     unreadable: str = "",
+    guests: Sequence[int] = (),
+    weights: Sequence[int] = (),
+    guest_latencies: Mapping[int, Histogram] | None = None,
 ) -> Figures:
     """Figures of a trial.
 
@@ -98,9 +123,13 @@ def figures(
         seconds: for how long frames were to be sent, which counts where the output does not say for how long they were;
             None where unknown.
         interface: frames that the kernel counted meanwhile as sent and as received; None where it could not.
-        unreadable: what is wrong with the histogram, where that is why it is None.
+        unreadable: what is wrong with the histogram, or the guests' histograms, where that is why one is None.
+        guests: the numbers of the guests that the load went to, in the order of the generator's addresses. Not given, the
+            output tells how many there were.
+        weights: their shares of the load, in the same order; none where all have the same. ValueError for another number.
+        guest_latencies: their histograms, by the guest's number; None where there are none, or they cannot be read.
     """
-    sent, received = output.sent, output.received
+    sent, received, sent_bytes = output.sent, output.received, output.sent_bytes
     if output.seconds is not None:
         seconds = output.seconds
     elif seconds is not None and (longest := longest_sending(output)) is not None:
@@ -109,6 +138,15 @@ def figures(
     achieved = sent / seconds / 1000 if sent is not None and seconds and seconds > 0 else None
     summary = latencies.summary(list(PERCENTILES)) if isinstance(latencies, Histogram) else latencies
     silent = dropouts(output)
+    percentiles: dict[str, Any] = dict.fromkeys(PERCENTILES.values())
+    if summary:
+        percentiles = dict(zip(PERCENTILES.values(), summary.percentiles, strict=True))
+    numbers = tuple(guests) or tuple(range(1, len(output.guests) + 1))
+    of_guests = _guest_figures(output, numbers, guest_latencies, seconds, tolerances)
+    contradiction = unreadable
+    if not unreadable and latencies is not None:
+        contradiction = _contradiction(output.samples, summary)
+        contradiction = contradiction or several.contradiction(output, numbers, summary, guest_latencies)
     return Figures(
         sent=sent,
         received=received,
@@ -120,7 +158,7 @@ def figures(
         samples=summary.samples if summary else 0,
         mean_ns=summary.mean if summary else None,
         std_ns=summary.std if summary else None,
-        **dict(zip(PERCENTILES.values(), summary.percentiles if summary else [None] * len(PERCENTILES), strict=True)),
+        **percentiles,
         max_ns=summary.max if summary else None,
         complete=output.complete and latencies is not None and not output.errors,
         errors=output.errors,
@@ -128,8 +166,61 @@ def figures(
         dropouts=silent or (),
         interface_sent=interface[0] if interface else None,
         interface_received=interface[1] if interface else None,
-        contradiction=_contradiction(output.samples, summary) if latencies is not None else unreadable,
+        contradiction=contradiction,
+        sent_bytes=sent_bytes,
+        received_bytes=output.received_bytes,
+        mean_size=sent_bytes / sent - _CRC_BYTES if sent and sent_bytes is not None else None,
+        **(_compared(of_guests, weights, sent, received, in_flight_margin(sent or 0, seconds, tolerances)) if of_guests else {}),
     )
+
+
+def _compared(
+    guests: tuple[GuestFigures, ...], weights: Sequence[int], sent: int | None, received: int | None, margin: int
+) -> dict[str, Any]:
+    """The figures that only several guests have."""
+    return {
+        "guests": guests,
+        "fairness": several.fairness(guests, weights),
+        "loss_spread": several.spread(guest.loss for guest in guests),
+        "p50_spread_ns": several.spread(guest.p50_ns for guest in guests),
+        "guest_mismatch": several.counter_mismatch(guests, sent, received, margin),
+    }
+
+
+def _guest_figures(
+    output: MoonGenOutput,
+    numbers: Sequence[int],
+    latencies: Mapping[int, Histogram] | None,
+    seconds: float | None,
+    tolerances: Tolerances,
+) -> tuple[GuestFigures, ...]:
+    """Figures of each guest; none where there is one guest, or other guests than the output tells of."""
+    if len(numbers) < 2 or [totals.number for totals in output.guests] != list(range(1, len(numbers) + 1)):
+        return ()
+    found = []
+    for number, totals in zip(numbers, output.guests, strict=True):
+        lost, loss, _ = _loss(totals.sent, totals.received, seconds, tolerances)
+        held = latencies.get(number) if latencies is not None else None
+        summary = held.summary(list(PERCENTILES)) if held is not None else None
+        values = dict(zip(PERCENTILES.values(), summary.percentiles, strict=True)) if summary else {}
+        found.append(
+            GuestFigures(
+                guest=number,
+                mac=totals.mac,
+                sent=totals.sent,
+                received=totals.received,
+                sent_bytes=totals.sent_bytes,
+                received_bytes=totals.received_bytes,
+                lost=lost,
+                loss=loss,
+                achieved_kpps=totals.sent / seconds / 1000 if seconds and seconds > 0 else None,
+                samples=totals.samples,
+                mean_ns=summary.mean if summary else None,
+                max_ns=summary.max if summary else None,
+                **values,
+            )
+        )
+    return tuple(found)
 
 
 def _contradiction(printed: Samples | None, summary: Summary | None) -> str:
@@ -189,6 +280,7 @@ def verdict(
     runtime: float | None = None,
     exit_code: int = 0,
     disturbed: str = "",
+    missing: str = "",
     tolerances: Tolerances = DEFAULT_TOLERANCES,
 ) -> Judgement:
     """Judge a trial; the first that holds, in the order of how much the figures can still be trusted.
@@ -198,16 +290,19 @@ def verdict(
         runtime: for how many seconds frames were to be sent; None where unknown.
         exit_code: of the generator; one other than 0 is expected only where there are no samples.
         disturbed: why the trial was disturbed, empty where it was not.
+        missing: which guests were not there, empty where all were.
     """
     sent, received = found.sent or 0, found.received or 0
     if incomplete := _why_incomplete(found, runtime, exit_code, tolerances):
         return Judgement(Verdict.INCOMPLETE, incomplete)
     if disturbed:
         return Judgement(Verdict.DISTURBED, disturbed)
-    if mismatch := _counter_mismatch(found, tolerances):
+    if mismatch := _counter_mismatch(found, tolerances) or found.guest_mismatch:
         return Judgement(Verdict.COUNTER_MISMATCH, mismatch)
     if not received or (not found.samples and received < tolerances.no_reflection * sent):
         return Judgement(Verdict.NO_REFLECTION, f"of {sent} frames sent, {received} came back")
+    if silent := several.silent_guests(found.guests):
+        return Judgement(Verdict.NO_REFLECTION, silent)
     if len(found.dropouts) > tolerances.dropout_seconds:
         which = f"second {shown_seconds(found.dropouts)}"
         return Judgement(Verdict.DISTURBED, f"nothing was received in {which}, though frames were sent")
@@ -217,10 +312,13 @@ def verdict(
     if found.achieved_kpps is None:
         return Judgement(Verdict.INCOMPLETE, "it is not known for how long frames were sent")
     rates = f"sent {found.achieved_kpps:.6g} kpps, offered {offered_kpps:.6g} kpps"
-    if found.achieved_kpps < offered_kpps * (1 - tolerances.under_sent):
-        return Judgement(Verdict.UNDER_SENT, rates)
     if offered_kpps and found.achieved_kpps > offered_kpps * (1 + tolerances.over_sent):
         return Judgement(Verdict.DISTURBED, f"{rates}: another load than the one that it stands for")
+    under_sent = found.achieved_kpps < offered_kpps * (1 - tolerances.under_sent)
+    if missing:
+        return Judgement(Verdict.MISSING_GUESTS, f"{missing}; {rates}" if under_sent else missing)
+    if under_sent:
+        return Judgement(Verdict.UNDER_SENT, rates)
     return Judgement(Verdict.VALID)
 
 
@@ -236,6 +334,8 @@ def _why_incomplete(found: Figures, runtime: float | None, exit_code: int, toler
         return "the output or the histogram is missing or cut off"
     if not found.sent:
         return "nothing was sent"
+    if unserved := several.unserved_guests(found.guests):
+        return unserved
     if exit_code and found.samples:
         return f"the generator ended with exit code {exit_code}"
     if runtime and found.seconds is not None and found.seconds < runtime * (1 - tolerances.stopped_early):

@@ -146,7 +146,7 @@ def _first_error(data: bytes, source: str) -> ResultsError:
     for number, line in enumerate(data[:-1].split(b"\n"), 1):
         fields = line.split(b",")
         if len(fields) != 2 or not all(field.isdigit() and len(field) <= MAX_DIGITS for field in fields):
-            return ResultsError(f"{source}:{number}: {_shown(line)} is not 'nanoseconds,count'")
+            return ResultsError(f"{source}:{number}: {shown_line(line)} is not 'nanoseconds,count'")
         value, count = map(int, fields)
         if value <= before:
             return ResultsError(f"{source}:{number}: {value} ns after {before} ns: not ascending")
@@ -156,7 +156,8 @@ def _first_error(data: bytes, source: str) -> ResultsError:
     return ResultsError(f"{source}: not a histogram")
 
 
-def _shown(line: bytes) -> str:
+def shown_line(line: bytes) -> str:
+    """The beginning of a line, for an error."""
     text = line.decode("utf-8", "backslashreplace")
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
@@ -184,19 +185,25 @@ def sum_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 def format_histogram(histogram: Histogram) -> bytes:
     """The content of a histogram file."""
-    if not len(histogram.values):
+    return format_rows(histogram.values, histogram.counts)
+
+
+def format_rows(*columns: Ints) -> bytes:
+    """Lines of numbers with commas between them; the columns are of one length."""
+    if not len(columns[0]):
         return b""
-    values = _digit_groups(histogram.values)
-    counts = _digit_groups(histogram.counts)
-    columns = [*values, np.frombuffer(b",", np.uint8)[0], *counts, np.frombuffer(b"\n", np.uint8)[0]]
-    sizes = [column.itemsize for column in columns]
+    parts: list[Any] = []
+    for numbers in columns:
+        parts += [*_digit_groups(numbers), np.frombuffer(b",", np.uint8)[0]]
+    parts[-1] = np.frombuffer(b"\n", np.uint8)[0]
+    sizes = [part.itemsize for part in parts]
     offsets = [sum(sizes[:index]) for index in range(len(sizes))]
-    names = [f"c{index}" for index in range(len(columns))]
-    layout = np.dtype({"names": names, "formats": [column.dtype for column in columns], "offsets": offsets})
-    buffer = bytearray(len(histogram.values) * layout.itemsize)
+    names = [f"c{index}" for index in range(len(parts))]
+    layout = np.dtype({"names": names, "formats": [part.dtype for part in parts], "offsets": offsets})
+    buffer = bytearray(len(columns[0]) * layout.itemsize)
     rows = np.frombuffer(buffer, layout)
-    for name, column in zip(names, columns, strict=True):
-        rows[name] = column
+    for name, part in zip(names, parts, strict=True):
+        rows[name] = part
     return bytes(buffer.translate(None, b"\0"))
 
 

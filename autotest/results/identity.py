@@ -6,7 +6,8 @@ among them. What is not there, or is not told by a machine, is None.
 
 In it, because another value gives another result: the programs and images by checksum, the guest's vCPUs and memory, CPU
 and kernel of host and loadgen, governor, turbo, mitigations, the NIC and its NUMA node, and of the settings those with
-which the load is sent, like ``warmup`` and ``cooldown``. And where threads are placed, if that is configured.
+which the load is sent, like ``warmup`` and ``cooldown``. And where threads are placed, if that is configured. The models of
+the NICs that only further guests have stand under ``guests.``.
 
 Not in it, though recorded: ``repetitions``, ``retries``, ``accumulate`` and ``outputdir``, because they only say how often
 and where to; tolerances, because they judge a result that is there; the numbers of free hugepages, which change by
@@ -31,7 +32,7 @@ _SHOWN_DIGITS: Final = 12  # of a checksum
 _ASPECTS: Final = ("version", "file", "sha256")  # of one subject, shown together
 _LABELS: Final = {"qemu": "QEMU"}
 # Keys that begin so are there only where something is configured: without one it was not.
-_ONLY_WHERE_SET: Final = ("placement.", "host.virtual function", "guest.hugepages")
+_ONLY_WHERE_SET: Final = ("placement.", "host.virtual function", "guest.hugepages", "guests.", "settings.threads")
 
 
 @dataclass(frozen=True)

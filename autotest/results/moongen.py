@@ -30,6 +30,13 @@ _SAMPLES = re.compile(
     rf"Samples: ({_COUNT}), Average: ({_FLOAT}) ns, StdDev: ({_FLOAT}) ns, "
     rf"Quartiles: ({_FLOAT})/({_FLOAT})/({_FLOAT}) ns"
 )
+# Of each guest, where there are several. Where the last words are there, no number is cut off.
+_GUEST_MARK = "Guest "
+_GUEST = re.compile(
+    rf"\[INFO\] {{1,4}}Guest ([1-9][0-9]{{0,8}}) \(((?:[0-9A-Fa-f]{{2}}:){{5}}[0-9A-Fa-f]{{2}})\): "
+    rf"sent ({_COUNT}) frames with ({_COUNT}) bytes, received ({_COUNT}) frames with ({_COUNT}) bytes \(incl\. CRC\), "
+    rf"({_COUNT}) latency samples"
+)
 _SENT = "Test frames: sent "  # what l2-load-latency.lua says of its own sending, where software paces it
 _SENT_IN = re.compile(rf"{_SENT}{_COUNT} in ([0-9]{{1,9}}\.[0-9]{{1,9}}) s,")
 # Of a whole line; that it begins one is looked at afterwards: a search for what begins with ^ tries every character.
@@ -73,6 +80,26 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
+class GuestTotals:
+    """The line about one of several guests.
+
+    Attributes:
+        number: its place among the addresses that the load was sent to, from 1.
+        mac: that address, in small letters.
+        sent, received: frames; the bytes are with CRC.
+        samples: latency samples.
+    """
+
+    number: int
+    mac: str
+    sent: int
+    sent_bytes: int
+    received: int
+    received_bytes: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class MoonGenOutput:
     """What one run printed.
 
@@ -88,6 +115,7 @@ class MoonGenOutput:
         complete: True when totals in both directions are there, and for every counter that was printed.
         shows_silence: True when in some second nothing was received, by what some device shows.
         seconds: for how long frames were sent, where the program says so; None with rate control in hardware.
+        guests: where the load went to several, what came of each; ascending.
     """
 
     counters: tuple[Counter, ...] = ()
@@ -99,6 +127,7 @@ class MoonGenOutput:
     complete: bool = False
     shows_silence: bool = False
     seconds: float | None = None
+    guests: tuple[GuestTotals, ...] = ()
 
     def device_counter(self, direction: Direction) -> Counter | None:
         """The counter of the device with the traffic, None where it printed nothing."""
@@ -116,6 +145,18 @@ class MoonGenOutput:
     def received(self) -> int | None:
         """Frames that the device with the traffic received."""
         return self._packets("RX")
+
+    @property
+    def sent_bytes(self) -> int | None:
+        """Bytes of the frames that it sent, with CRC."""
+        counter = self.device_counter("TX")
+        return counter.bytes if counter else None
+
+    @property
+    def received_bytes(self) -> int | None:
+        """Bytes of the frames that it received, with CRC."""
+        counter = self.device_counter("RX")
+        return counter.bytes if counter else None
 
     def _packets(self, direction: Direction) -> int | None:
         counter = self.device_counter(direction)
@@ -147,6 +188,7 @@ def parse_moongen_output(output: str | bytes) -> MoonGenOutput:
         and all(counter.packets is not None for counter in counters),
         shows_silence="RX: 0.00 Mpps, 0 Mbit/s (" in text,
         seconds=_seconds(text),
+        guests=_guests(text),
     )
 
 
@@ -180,6 +222,18 @@ def _seconds(text: str) -> float | None:
     at = text.find(_SENT)
     match = _SENT_IN.search(text, at) if at >= 0 else None
     return float(match[1]) if match else None
+
+
+def _guests(text: str) -> tuple[GuestTotals, ...]:
+    """One for each number, the last line that tells of it."""
+    if _GUEST_MARK not in text:  # of 20,000 files, most have none
+        return ()
+    found = {}
+    for match in _GUEST.finditer(text):
+        if not match.start() or text[match.start() - 1] == "\n":
+            number, mac, *counts = match.groups()
+            found[int(number)] = GuestTotals(int(number), mac.lower(), *map(int, counts))
+    return tuple(found[number] for number in sorted(found))
 
 
 def _samples(text: str) -> Samples | None:

@@ -1,4 +1,4 @@
-"""The numbers of ``a,b`` lines, as histograms have them, in a few array operations for a whole text.
+"""The numbers of ``a,b`` and ``a,b,c`` lines, as histograms have them, in a few array operations for a whole text.
 
 Where the commas and line breaks are says how many digits each number has. For every place of the text, the number that its next
 two and four digits make is computed, whether anybody wants it or not: these are narrow arrays, where a processor does many
@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 #: Longest number that is read; 10**15 ns are 11 days.
 MAX_DIGITS: Final = 15
-_COMMA, _NEWLINE, _ZERO, _NINE = b",\n09"
+_ZERO, _NINE = b"09"
 _PADDING: Final = 4  # digits in front of the text, so that four are before each place
 
 
@@ -39,21 +39,39 @@ class _Groups(NamedTuple):
 
 def parse_pairs(text: bytes) -> Pairs | None:
     """The numbers of a text that ends with a newline, or None when any line is malformed."""
+    found = _parse(text, 2)
+    return Pairs(*found) if found else None
+
+
+def parse_triples(text: bytes) -> tuple[Ints, Ints, Ints] | None:
+    """The same of lines of three numbers, without where the lines end."""
+    found = _parse(text, 3)
+    return (found[0], found[1], found[2]) if found else None
+
+
+def _parse(text: bytes, columns: int) -> list[Ints] | None:
+    """The numbers of each column, and at last where the lines end."""
     padded = np.frombuffer(b"0" * _PADDING + text, np.uint8)
     characters = padded[_PADDING:]
     ends = np.flatnonzero(characters < _ZERO)
-    if len(ends) % 2 or int(characters.max()) > _NINE:
+    rows, rest = divmod(len(ends), columns)
+    if rest or int(characters.max()) > _NINE:
         return None
-    if np.any(characters.take(ends).view("<u2") != _COMMA + 256 * _NEWLINE):
+    if characters.take(ends).tobytes() != (b"," * (columns - 1) + b"\n") * rows:
         return None
-    commas, newlines = ends.reshape(-1, 2).T.copy()
+    places = [*ends.reshape(-1, columns).T.copy()]
     groups = _groups(padded)
-    before = np.empty_like(commas)
+    before = np.empty_like(places[0])
     before[0] = -1
-    before[1:] = newlines[:-1]
-    values = _numbers(groups, commas, commas - before)
-    counts = _numbers(groups, newlines, newlines - commas)
-    return None if values is None or counts is None else Pairs(values, counts, newlines)
+    before[1:] = places[-1][:-1]
+    found = []
+    for place in places:
+        numbers = _numbers(groups, place, place - before)
+        if numbers is None:
+            return None
+        found.append(numbers)
+        before = place
+    return [*found, places[-1]]
 
 
 def _groups(padded: NDArray[np.uint8]) -> _Groups:

@@ -17,14 +17,18 @@ from typing import Any, Final
 
 from autotest.errors import ResultsError
 from autotest.results.files import sha256
-from autotest.results.names import HISTOGRAM, OUTPUT, TrialName
+from autotest.results.names import GUESTS, HISTOGRAM, OUTPUT, TrialName
 from autotest.results.verdicts import Verdict
 
-TRIAL_VERSION: Final = 2
-#: Versions that are read: 1 had neither ``identity`` nor ``machines``, and ``testbed`` was the configuration itself.
-READABLE_VERSIONS: Final = (1, TRIAL_VERSION)
-#: Kinds of files that a trial can have, and must have to be done.
+TRIAL_VERSION: Final = 3
+#: Versions that are read: 1 had neither ``identity`` nor ``machines``, and ``testbed`` was the configuration itself; 2 knew
+#: of one guest only.
+READABLE_VERSIONS: Final = (1, 2, TRIAL_VERSION)
+#: Kinds of files that a trial must have to be done.
 DATA_KINDS: Final = (OUTPUT, HISTOGRAM)
+#: Those that it can have beside its JSON; one that is recorded must be there.
+FILE_KINDS: Final = (*DATA_KINDS, GUESTS)
+_CALLED: Final = {GUESTS: "file of the guests' histograms"}
 #: Keys of the JSON that the store writes itself.
 STORE_KEYS: Final = ("version", "infix", "repetition", "files")
 
@@ -136,6 +140,7 @@ def _content_problem(contents: Mapping[str, bytes], histogram_path: Path) -> str
 def _unusable_content(contents: Mapping[str, bytes], histogram: str = "the histogram") -> str:
     """Why no figures can be made of these files; empty where they can. There may be no latency samples."""
     # Imported here: most of what is asked is answered without reading any file.
+    from autotest.results.guest_latencies import parse_guest_latencies
     from autotest.results.histogram import parse_histogram
     from autotest.results.moongen import parse_moongen_output
 
@@ -143,6 +148,7 @@ def _unusable_content(contents: Mapping[str, bytes], histogram: str = "the histo
         return "the output has no final totals"
     try:
         parse_histogram(contents.get(HISTOGRAM, b""), histogram, allow_empty=True)
+        parse_guest_latencies(contents.get(GUESTS, b""), "the guests' histograms")
     except ResultsError as error:
         return str(error)
     return ""
@@ -164,9 +170,9 @@ def _record_problem(trial: object, name: TrialName, contents: Mapping[str, bytes
     for kind, (size, checksum) in recorded.items():
         content = contents.get(kind)
         if content is None:
-            return f"the {kind} is missing"
+            return f"the {_CALLED.get(kind, kind)} is missing"
         if len(content) != size or sha256(content) != checksum:
-            return f"the {kind} is not the one that was measured"
+            return f"the {_CALLED.get(kind, kind)} is not the one that was measured"
     return ""
 
 

@@ -24,7 +24,7 @@ from autotest.errors import ResultsError
 from autotest.results import files as whole
 from autotest.results.names import SUFFIXES, TRIAL, TrialName, parse_file_name
 from autotest.results.records import (
-    DATA_KINDS,
+    FILE_KINDS,
     READABLE_VERSIONS,
     StoredTrial,
     acceptance,
@@ -141,12 +141,12 @@ class ResultStore:
         with final totals, histogram that parses and is not empty; such a trial counts as valid. Raises ResultsError
         for the JSON of a newer autotest.
         """
-        contents = {kind: whole.read_bytes(self.path(name, kind)) for kind in DATA_KINDS}
+        contents = {kind: whole.read_bytes(self.path(name, kind)) for kind in FILE_KINDS}
         found = {kind: content for kind, content in contents.items() if content is not None}
         return stored_trial(self.outputdir, name, whole.read_bytes(self.path(name, TRIAL)), found)
 
     def path(self, name: TrialName, kind: str) -> Path:
-        """Where a trial's file of one kind lies: ``output``, ``histogram`` or ``trial``."""
+        """Where a trial's file of one kind lies: ``output``, ``histogram``, ``guests`` or ``trial``."""
         return self.outputdir / name.file(kind)
 
     def _listing(self) -> set[str]:
@@ -201,8 +201,8 @@ class ResultStore:
 
         Args:
             name: the trial; files of an earlier attempt that is not done move to ``invalid/``.
-            files: content, or the file to copy, for ``output`` and ``histogram``; both needed for a verdict that
-                counts as done.
+            files: content, or the file to copy, for ``output`` and ``histogram``, both needed for a verdict that
+                counts as done, and ``guests``.
             trial: what the JSON shall hold: ``verdict`` and anything else, ``accepted`` among it: an :func:`acceptance` or
                 None, and None where the files cannot be used whoever accepts it. ``version``, ``infix``, ``repetition``
                 and ``files`` are added here.
@@ -265,7 +265,7 @@ class ResultStore:
             temporaries[record] = final
             self._keep_earlier(name)
             whole.write_atomically(record, json_bytes(placeholder(name)))
-            for kind in DATA_KINDS:
+            for kind in FILE_KINDS:
                 if (path := self.path(name, kind)) in temporaries:
                     os.replace(temporaries.pop(path), path)
                 else:
@@ -286,7 +286,7 @@ class ResultStore:
         record = whole.read_bytes(self.path(name, TRIAL))
         if record in [json_bytes(placeholder(name, version)) for version in READABLE_VERSIONS]:
             record = None
-        kinds = [kind for kind in DATA_KINDS if (path := self.path(name, kind)).is_file() and path.stat().st_size]
+        kinds = [kind for kind in FILE_KINDS if (path := self.path(name, kind)).is_file() and path.stat().st_size]
         kinds += [TRIAL] if record else []
         if not kinds:
             return
@@ -312,8 +312,8 @@ class ResultStore:
 def _contents(name: TrialName, files: Mapping[str, Path | bytes | str]) -> dict[str, bytes]:
     contents = {}
     for kind, source in files.items():
-        if kind not in DATA_KINDS:
-            raise ResultsError(f"{name}: a trial has no file of kind {kind!r}, only {' and '.join(DATA_KINDS)}")
+        if kind not in FILE_KINDS:
+            raise ResultsError(f"{name}: a trial has no file of kind {kind!r}, only {', '.join(FILE_KINDS)}")
         if isinstance(source, Path):
             content = whole.read_bytes(source)
             if content is None:

@@ -23,6 +23,8 @@ class Verdict(StrEnum):
     NO_REFLECTION = "no-reflection"
     #: Something else ran on the testbed, or the testbed changed, or another load than the offered one was sent.
     DISTURBED = "disturbed"
+    #: Some of the guests were not there, which the user allowed: another set-up than the one that the trial's name says.
+    MISSING_GUESTS = "missing-guests"
     #: Final totals or files are missing, do not cover the run, or do not belong together.
     INCOMPLETE = "incomplete"
 

@@ -42,6 +42,24 @@ def samples_line(histogram: str, scale: float = 1) -> str:
     return f"Samples: {samples}, Average: {mean} ns, StdDev: 1370.4 ns, Quartiles: 31654.0/32282.0/32885.0 ns\n"
 
 
+def mac(number: int) -> str:
+    return "52:54:00:fa:{:02x}:{:02x}".format(*divmod(0x5F + number, 256))
+
+
+def guest_line(number: int, sent: int, received: int, samples: int = 100, size: int = 60) -> str:
+    """The line about one of several guests."""
+    return (
+        f"\x1b[1;37m[INFO]  Guest {number} ({mac(number)}): sent {sent} frames with {sent * (size + 4)} bytes, "
+        f"received {received} frames with {received * (size + 4)} bytes (incl. CRC), {samples} latency samples\x1b[0m\n"
+    )
+
+
+def of_guests(*totals: tuple[int, int], samples: int = 100) -> str:
+    """A whole run of 30 s to several guests, of each what was sent and received."""
+    sent, received = (sum(column) for column in zip(*totals, strict=True))
+    return output(sent, received) + "".join(guest_line(number, *each, samples) for number, each in enumerate(totals, 1))
+
+
 def output(
     sent: int = 300_000,
     received: int = 300_000,
@@ -67,3 +85,9 @@ def output(
 def histogram(samples: int = 200, first: int = 10_000) -> str:
     """A histogram file with one sample at each of so many values."""
     return "".join(f"{first + index},1\n" for index in range(samples))
+
+
+def guest_histograms(guests: int, samples: int = 100, first: int = 10_000) -> str:
+    """A file of the guests' histograms: those of one after those of the other, which together are ``histogram``."""
+    each = (histogram(samples, first + index * samples).splitlines() for index in range(guests))
+    return "".join(f"{number},{line}\n" for number, lines in enumerate(each, 1) for line in lines)

@@ -156,3 +156,19 @@ def test_a_copied_directory_gives_the_same_sums(tmp_path, monkeypatch):
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert [case.changed for case in accumulate(tmp_path / "b")] == [False]
     assert accumulate(tmp_path / "nowhere") == []
+
+
+def test_of_several_guests_the_sum_is_of_all_together_and_a_file_of_theirs_that_changed_is_noticed(tmp_path, monkeypatch):
+    infix = "pcvm_bridge_q_vhostoff_ioregionfdoff_guests2_xdp_10kpps_60B_30s"
+    output = sample.of_guests((150_000, 150_000), (150_000, 150_000), samples=1)
+    for repetition in (0, 1):
+        files = {"output": output, "histogram": "5,1\n7,1\n", "guests": "1,7,1\n2,5,1\n"}
+        ResultStore(tmp_path).commit(TrialName(infix, repetition), files, {"verdict": "valid"})
+    settle(tmp_path, monkeypatch)
+    assert (tmp_path / f"acc_histogram_{infix}.csv").read_text() == "5,2\n7,2\n"
+    (case,) = accumulate(tmp_path)
+    assert (case.repetitions, case.changed) == ((0, 1), False)
+    (tmp_path / f"guests_{infix}_rep1.csv").unlink()
+    (case,) = accumulate(tmp_path)
+    assert (case.repetitions, case.changed) == ((0,), True)
+    assert (tmp_path / f"acc_histogram_{infix}.csv").read_text() == "5,1\n7,1\n"

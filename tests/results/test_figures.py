@@ -26,6 +26,20 @@ def test_loss_and_rate_come_from_totals():
     assert math.isclose(found.mean_ns, 1099.5)
 
 
+def test_the_mean_size_comes_from_the_bytes_that_were_sent():
+    found = measured(300_000, 290_000)
+    assert (found.sent_bytes, found.received_bytes, found.mean_size) == (300_000 * 64, 290_000 * 64, 60.0)
+    mixed = sample.output(12_000, 12_000).replace(f"{12_000 * 64} bytes", f"{7000 * 64 + 4000 * 594 + 1000 * 1518} bytes")
+    assert measured(text=mixed).mean_size == (7 * 60 + 4 * 590 + 1514) / 12
+    assert measured(0, 0).mean_size is None and measured(text=sample.output()[:-100]).mean_size is None
+
+
+def test_with_one_guest_there_is_nothing_to_compare():
+    found = figures(parse_moongen_output(sample.output()), HISTOGRAM, 30.0, guests=(1,), weights=(1,))
+    assert (found.guests, found.fairness, found.loss_spread, found.p50_spread_ns) == ((), None, None, None)
+    assert found == measured() and verdict(found, 10).verdict is Verdict.VALID
+
+
 def test_one_frame_in_ten_lost_reads_ten_percent():
     assert measured(300_000, 270_000).loss == 0.1
 
@@ -82,6 +96,11 @@ TRIALS = {
     "cut off": ({"text": sample.output()[:-100]}, 10, "incomplete", "no final totals"),
     "a task died": ({"text": DIED}, 10, "incomplete", "Lua error in task timerSlave"),
     "ended early, by its lines": (lines(SECOND * 10), 10, "incomplete", "for 12.5 s instead of 30 s"),
+    "a guest was not there": ({"missing": "guest2"}, 10, "missing-guests", "guest2"),
+    "a guest was not there, and too little was sent": (
+        {"missing": "guest2", "sent": 290_000, "received": 290_000}, 10, "missing-guests", "guest2; sent 9.66667 kpps, offered 10 kpps"),
+    "a guest was not there, and too much was sent": ({"missing": "guest2", "sent": 331_000, "received": 331_000}, 10, "disturbed", "another load"),
+    "a guest was not there, nor were samples": ({"missing": "guest2", "histogram": Histogram.of({5: 3})}, 10, "too-few-samples", "3 latency"),
     "histogram of another run": ({"text": NOT_OF_ONE_RUN}, 10, "incomplete", "of 201 latency samples, the histogram holds 200"),
 }  # fmt: skip
 
@@ -99,7 +118,8 @@ def test_frames_of_others_go_on_as_long_as_the_run(others, expected):
 
 @pytest.mark.parametrize(("arguments", "offered", "expected", "says"), TRIALS.values(), ids=TRIALS)
 def test_each_kind_of_trial_gets_exactly_its_verdict(arguments, offered, expected, says):
-    judgement = verdict(measured(**arguments), offered, runtime=30)
+    others = {name: value for name, value in arguments.items() if name != "missing"}
+    judgement = verdict(measured(**others), offered, runtime=30, missing=arguments.get("missing", ""))
     assert judgement.verdict == expected
     assert says in judgement.reason and bool(judgement.reason) == (expected != "valid")
 

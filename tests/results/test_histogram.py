@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotest.errors import ResultsError
-from autotest.results.histogram import Histogram, format_histogram, parse_histogram, sum_histograms
+from autotest.results.histogram import (
+    Histogram,
+    format_histogram,
+    parse_histogram,
+    sum_histograms,
+)
 
 COUNTS = st.dictionaries(
     st.one_of(st.integers(0, 50), st.integers(0, 10**15 - 1)), st.one_of(st.integers(1, 99), st.integers(1, 10**12)), min_size=1

@@ -90,6 +90,11 @@ def test_what_only_one_version_of_autotest_knows_is_no_difference() -> None:
     assert words({"a": 1, "old": 5}, {"a": 2, "new": 6}) == ["a: 1 then, 2 now"]
 
 
+def test_what_was_configured_for_several_guests_only_once_is_a_difference() -> None:
+    assert words({"a": 1}, {"a": 1, "guests.nics": "8086:1592 8086:1592"}) == ["guests nics: none then, 8086:1592 8086:1592 now"]
+    assert words({"a": 1, "guests.nics": "x"}, {"a": 1, "guests.nics": "x"}) == []
+
+
 @pytest.mark.parametrize(
     ("then", "now", "expected"),
     [

@@ -1,6 +1,7 @@
 import math
 import re
 
+import pytest
 import sample_output as sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,50 @@ def test_how_long_was_sent_is_known_where_the_program_says_so():
     assert parse_moongen_output(sample.output()).seconds is None
 
 
+# -- guests ------------------------------------------------------------------------------------------------
+
+
+def test_the_line_of_each_guest_is_understood():
+    found = parse_moongen_output(sample.of_guests((100, 90), (50, 50), samples=7))
+    assert [guest.number for guest in found.guests] == [1, 2]
+    second = found.guests[1]
+    assert (second.mac, second.sent, second.sent_bytes, second.received, second.received_bytes, second.samples) == (
+        "52:54:00:fa:00:61", 50, 3200, 50, 3200, 7)  # fmt: skip
+    assert (found.sent, found.received, found.sent_bytes, found.received_bytes) == (150, 140, 9600, 8960)
+    assert parse_moongen_output(sample.output()).guests == ()
+
+
+def test_the_promised_form_of_a_guests_line_is_understood():
+    line = (
+        "[INFO]  Guest 2 (52:54:00:fa:00:61): sent 12345 frames with 790080 bytes, received 12300 frames with 787200 bytes "
+        "(incl. CRC), 100 latency samples"
+    )
+    (guest,) = parse_moongen_output(line).guests
+    assert (guest.number, guest.sent, guest.sent_bytes, guest.received, guest.samples) == (2, 12345, 790080, 12300, 100)
+    assert parse_moongen_output(line.replace("fa:00", "FA:00") + "\r\n").guests == (guest,)
+
+
+@given(st.integers(0, len(sample.guest_line(12, 345, 340)) - 1))
+def test_a_guests_line_that_was_cut_off_tells_nothing(length):
+    line = sample.guest_line(12, 345, 340)
+    found = parse_moongen_output(sample.guest_line(1, 5, 5) + line[:length]).guests
+    whole = "latency samples" in line[:length]
+    assert [guest.number for guest in found] == ([1, 12] if whole else [1])
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    ["x[INFO]  Guest 1 (", "[WARN]  Guest 1 (", "[INFO]  Guest 0 (", "[INFO]  Guest 01 (", "[INFO]  Guest -1 (", "[INFO]  Guest 1 (x", "[INFO]\nGuest 1 ("],
+)
+def test_what_only_looks_like_a_guests_line_is_none(spoiled):
+    assert not parse_moongen_output(sample.guest_line(1, 5, 5).replace("[INFO]  Guest 1 (", spoiled)).guests
+
+
+def test_lines_of_guests_come_in_the_order_of_their_numbers_and_the_last_of_each_counts():
+    found = parse_moongen_output(sample.guest_line(10, 1, 1) + sample.guest_line(2, 1, 1) + sample.guest_line(10, 5, 4))
+    assert [(guest.number, guest.sent) for guest in found.guests] == [(2, 1), (10, 5)]
+
+
 # -- against a plain reader, line by line ------------------------------------------------------------------
 
 COUNT = "[0-9]{1,19}"
@@ -97,15 +142,21 @@ TOTAL = re.compile(
 SAMPLES = re.compile(
     rf"Samples: ({COUNT}), Average: ({NUMBER}) ns, StdDev: ({NUMBER}) ns, Quartiles: ({NUMBER})/({NUMBER})/({NUMBER}) ns"
 )
+GUEST = re.compile(
+    rf"\[INFO\] {{1,4}}Guest ([1-9][0-9]{{0,8}}) \((..:..:..:..:..:..)\): sent ({COUNT}) frames with ({COUNT}) bytes, "
+    rf"received ({COUNT}) frames with ({COUNT}) bytes \(incl\. CRC\), ({COUNT}) latency samples"
+)
 LEVEL = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\]\s+(.*)")
 
 
 def plainly(text):
     """Rates, totals, samples and levels of an output, by one loop over its lines."""
-    rates, totals, samples = {}, {}, None
+    rates, totals, samples, guests = {}, {}, None, {}
     said = {"INFO": [], "WARN": [], "ERROR": [], "FATAL": []}
     for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("\n"):
         line = line.rstrip("\r")
+        if match := GUEST.match(line):
+            guests[int(match[1])] = [match[2], *map(int, match.groups()[2:])]
         if "[Device: id=" in line:
             for device, direction, mpps, mbit in RATE.findall(line):
                 rates.setdefault((int(device), direction), []).append((float(mpps), float(mbit)))
@@ -117,7 +168,7 @@ def plainly(text):
         elif match := LEVEL.match(line):
             said[match[1]].append(match[2].strip())
     complete = {direction for _, direction in totals} == {"RX", "TX"} and totals.keys() == rates.keys()
-    return rates, totals, samples, said, complete
+    return rates, totals, samples, said, complete, guests
 
 
 PIECES = (
@@ -125,7 +176,7 @@ PIECES = (
     sample.second(device=1), sample.second("0.00 0", "nan inf"), sample.total_line(1, "RX", 3, "nan"), sample.total_line(1, "TX", 3),
     sample.total_line(0, "TX", 10**18), "Samples: 0, Average: nan ns, StdDev: -nan ns, Quartiles: nan/nan/nan ns\n",
     "[FATAL] Lua error in task t\r\n", "\x1b[31m[ERROR]\x1b[0m  no\n", "[INFO]\r\n", "[WARN] \n", "x[WARN]  y", "[INFO]  ", "\n", "\r", ", total ",
-    "[Device: id=0] RX", "[Device: id=00] TX: ", "Samples: ", "\x1b[", "0m", "\u2028",
+    "[Device: id=0] RX", "[Device: id=00] TX: ", "Samples: ", "\x1b[", sample.guest_line(1, 5, 4), sample.guest_line(2, 9, 9), "Guest ", "0m", "\u2028",
 )  # fmt: skip
 
 
@@ -134,7 +185,7 @@ PIECES = (
 def test_searching_the_whole_text_finds_what_a_loop_over_its_lines_finds(pieces):
     text = "".join(pieces)
     found = parse_moongen_output(text)
-    rates, totals, samples, said, complete = plainly(text)
+    rates, totals, samples, said, complete, guests = plainly(text)
     by_name = {(counter.device, counter.direction): counter for counter in found.counters}
     assert by_name.keys() == rates.keys()
     for name, counter in by_name.items():
@@ -142,5 +193,6 @@ def test_searching_the_whole_text_finds_what_a_loop_over_its_lines_finds(pieces)
         assert (counter.packets, counter.bytes) == totals.get(name, (None, None))
     seen = found.samples and [found.samples.count, found.samples.average_ns, found.samples.std_ns, *found.samples.quartiles_ns]
     assert repr(seen) == repr(samples and [int(samples[0]), *map(float, samples[1:])])
+    assert [(g.number, [g.mac, g.sent, g.sent_bytes, g.received, g.received_bytes, g.samples]) for g in found.guests] == sorted(guests.items())
     assert (found.notes, found.warnings) == (tuple(said["INFO"]), tuple(said["WARN"]))
     assert (found.errors, found.complete) == (tuple(said["ERROR"] + said["FATAL"]), complete)

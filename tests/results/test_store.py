@@ -401,6 +401,86 @@ def test_a_replacement_interrupted_anywhere_leaves_either_trial_or_none(tmp_path
     assert [mark for mark in ("earlier", None, "later") if mark in marks] == list(dict.fromkeys(marks))
 
 
+# -- several guests ----------------------------------------------------------------------------------------
+
+TWO = TrialName("pcvm_bridge_q_vhostoff_ioregionfdoff_guests2_xdp_10kpps_60B_30s", 0)
+OF_TWO = {"output": sample.of_guests((150_000, 150_000), (150_000, 150_000)), "histogram": sample.histogram(), "guests": sample.guest_histograms(2)}
+
+
+def test_the_guests_histograms_are_committed_with_the_others(tmp_path):
+    ResultStore(tmp_path).commit(TWO, OF_TWO, VALID)
+    assert names(tmp_path) == sorted([TWO.output, TWO.histogram, TWO.file("guests"), TWO.trial])
+    stored = ResultStore(tmp_path).load(TWO)
+    assert stored.verdict is Verdict.VALID and stored.files["guests"].decode() == OF_TWO["guests"]
+    recorded = json.loads((tmp_path / TWO.trial).read_text())["files"]["guests"]
+    assert recorded["name"] == f"guests_{TWO}.csv" and recorded["size"] == len(OF_TWO["guests"])
+    assert ResultStore(tmp_path).trials() == [TWO]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut off", "exchanged"])
+def test_guests_histograms_that_are_recorded_must_be_there_as_they_were(tmp_path, damage):
+    ResultStore(tmp_path).commit(TWO, OF_TWO, VALID)
+    path = tmp_path / TWO.file("guests")
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_text(OF_TWO["guests"][:-9] if damage == "cut off" else OF_TWO["guests"].replace("1,10000,1", "1,10000,2"))
+    stored = ResultStore(tmp_path).load(TWO)
+    assert stored.verdict is Verdict.INCOMPLETE and not ResultStore(tmp_path).is_done(TWO)
+    assert stored.reason == f"the file of the guests' histograms is {'missing' if damage == 'missing' else 'not the one that was measured'}"
+
+
+def test_guests_histograms_that_cannot_be_read_make_no_done_trial(tmp_path):
+    spoiled = {**OF_TWO, "guests": "1,5,1\n1,4,1\n"}
+    store = ResultStore(tmp_path)
+    with pytest.raises(ResultsError, match="cannot be valid: the guests' histograms:2: .* not ascending"):
+        store.commit(TWO, spoiled, VALID)
+    assert names(tmp_path) == []
+    store.commit(TWO, spoiled, {"verdict": "incomplete"})
+    assert not store.is_done(TWO, set(Verdict)) and not store.accept(TWO, set(Verdict))
+
+
+def test_the_guests_histograms_of_an_earlier_attempt_are_kept_with_its_other_files(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(TWO, OF_TWO, {"verdict": "disturbed"})
+    store.commit(TWO, {kind: OF_TWO[kind] for kind in ("output", "histogram")}, VALID)
+    assert names(tmp_path / "invalid") == sorted(
+        f"{kind}_{TWO}.1.{suffix}" for kind, suffix in (("output", "log"), ("histogram", "csv"), ("guests", "csv"), ("trial", "json"))
+    )
+    assert not (tmp_path / TWO.file("guests")).exists(), "it is none of the trial that is there now"
+    assert store.is_done(TWO) and ResultStore(tmp_path).is_done(TWO)
+
+
+def test_a_commit_with_several_guests_interrupted_anywhere_leaves_either_trial_or_none(tmp_path, monkeypatch):
+    later = {**OF_TWO, "guests": sample.guest_histograms(2, first=500)}
+    with monkeypatch.context() as patch:
+        ResultStore(tmp_path / "whole").commit(TWO, OF_TWO, VALID)
+        count = crash_at(10**6, patch)
+        ResultStore(tmp_path / "whole").commit(TWO, later, VALID, replace=True)
+        steps = count()
+    seen = []
+    for step in range(steps):
+        directory = tmp_path / str(step)
+        ResultStore(directory).commit(TWO, OF_TWO, VALID)
+        with monkeypatch.context() as patch:
+            crash_at(step, patch)
+            with pytest.raises(Crash):
+                ResultStore(directory).commit(TWO, later, VALID, replace=True)
+        stored = ResultStore(directory).load(TWO)
+        seen.append(stored.files["guests"].decode() if stored.verdict.is_done else None)
+    assert set(seen) >= {OF_TWO["guests"], None} and set(seen) <= {OF_TWO["guests"], later["guests"], None}
+
+
+def test_a_trial_with_missing_guests_counts_only_where_that_is_accepted(tmp_path):
+    store = ResultStore(tmp_path)
+    record = {"verdict": "missing-guests", "reason": "1 of 2 guests were not there", "missing_guests": {"guest2": "did not boot"}}
+    store.commit(TWO, FILES, record)
+    assert not store.is_done(TWO) and store.is_done(TWO, {Verdict.MISSING_GUESTS})
+    assert not Verdict.MISSING_GUESTS.is_mergeable
+    assert store.accept(TWO, {Verdict.MISSING_GUESTS}) and ResultStore(tmp_path).is_done(TWO)
+    assert json.loads((tmp_path / TWO.trial).read_text())["missing_guests"] == {"guest2": "did not boot"}
+
+
 # -- records of the first format ---------------------------------------------------------------------------
 
 
@@ -411,8 +491,9 @@ def first_format(directory, **more):
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1, "testbed": {"host": {}}, **more}))
 
 
-def test_a_record_of_the_first_format_stays_valid_as_it_is(tmp_path):
-    first_format(tmp_path)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_record_of_an_earlier_format_stays_valid_as_it_is(tmp_path, version):
+    first_format(tmp_path, version=version)
     before = (tmp_path / NAME.trial).read_bytes()
     store = ResultStore(tmp_path)
     assert store.is_done(NAME) and store.load(NAME).verdict is Verdict.VALID and store.identity(NAME) is None
@@ -432,8 +513,9 @@ def test_a_record_of_no_format_is_not_done(tmp_path, version):
     assert ResultStore(tmp_path).load(NAME).verdict is Verdict.INCOMPLETE
 
 
-def test_a_placeholder_of_an_interrupted_earlier_autotest_is_not_kept(tmp_path):
-    placeholder = {"version": 1, "infix": NAME.infix, "repetition": 0, "verdict": "incomplete"}
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_placeholder_of_an_interrupted_earlier_autotest_is_not_kept(tmp_path, version):
+    placeholder = {"version": version, "infix": NAME.infix, "repetition": 0, "verdict": "incomplete"}
     placeholder |= {"reason": "the commit of this trial was interrupted", "files": {}}
     (tmp_path / NAME.trial).write_text(json.dumps(placeholder, indent=2) + "\n")
     ResultStore(tmp_path).commit(NAME, FILES, VALID)
