@@ -59,6 +59,8 @@ class HostConfig(ServerConfig):
     test_macvtap: str | None = _key(values.iface)
     test_iface_vfio_driv: str | None = _key(values.plain_name)
     test_iface_vfs: int = _key(values.integer(0, 256), 0)
+    guest_nics: tuple[tuple[str, str], ...] = _key(values.nics, ())
+    cpu_overcommit: int = _key(values.integer(1, 1024, "vCPUs"), 1)
     qemu_path: str = _key(values.path, "")
     accelerator: str = _key(values.choice(("auto", "kvm", "tcg")), "auto")
     testpmd_path: str = _key(values.path, "dpdk-testpmd")
@@ -214,9 +216,22 @@ def _cross_problems(testbed: Testbed) -> list[Problem]:
     for key in ("initrd", "kernel_args"):
         if getattr(testbed.guest, key) and not testbed.guest.kernel:
             problems.append(Problem(testbed.file, "guest", "kernel", f"is missing: {key} needs it"))
+    problems += _nics_named_twice(testbed)
     if testbed.lab:
         problems += _outside_the_lab(testbed, testbed.lab)
     return problems
+
+
+def _nics_named_twice(testbed: Testbed) -> Iterator[Problem]:
+    """The NICs of further guests that are the first one's, or have the MAC address of somebody else."""
+    known = {testbed.host.test_iface_addr: "[host] test_iface_addr"}
+    for section in ("host", "guest", "loadgen"):
+        known[getattr(testbed, section).test_iface_mac] = f"[{section}] test_iface_mac"
+    known[testbed.guest.admin_iface_mac] = "[guest] admin_iface_mac"
+    for name in (name for nic in testbed.host.guest_nics for name in nic):
+        if name in known:
+            message = f"{name} is already {known[name]}: expected the NICs of the guests behind the first, each its own"
+            yield Problem(testbed.file, "host", "guest_nics", message)
 
 
 def _with_names_of_their_own(testbed: Testbed) -> Iterator[list[tuple[str, str]]]:

@@ -21,6 +21,7 @@ MAX_IFACE_NAME = 15  # bytes: IFNAMSIZ of the kernel, less the closing zero byte
 MAX_PATH = 4095  # bytes: PATH_MAX, less the closing zero byte
 MAX_PATH_PART = 255  # bytes: NAME_MAX
 MAX_SOCKET_PATH = 107  # bytes that the path of a Unix socket may have
+MAX_MACHINE = 255  # bytes of a machine's name, user@ included
 MAX_PLAIN_NAME = 64  # so that it fits into the path of a socket, among folders
 MAX_MOUNT_TAG = 31  # bytes that 9p has for the name of a folder
 MAX_CPU = 8191  # the largest number that a kernel can be built for, NR_CPUS, less one
@@ -90,7 +91,7 @@ def machine(value: str) -> str:
     word(value)
     if not _MACHINE.fullmatch(value):
         raise ValueError(f"{quoted(value)} is not a machine's name or address: expected one like user@host.example.org")
-    return _short(value, 255)
+    return _short(value, MAX_MACHINE)
 
 
 def tmux_socket(value: str) -> str:
@@ -140,6 +141,20 @@ def pci_address(value: str) -> str:
 def pci_addresses(value: str) -> tuple[str, ...]:
     """PCI addresses, with commas between them."""
     return tuple(pci_address(part.strip()) for part in value.split(",") if part.strip())
+
+
+def nics(value: str) -> tuple[tuple[str, str], ...]:
+    """NICs, with commas between them, each as its PCI address and its MAC address."""
+    found = []
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        words = part.split()
+        if len(words) != 2:
+            raise ValueError(f"{quoted(part)} is not a NIC: expected PCI address and MAC address, like 0000:51:00.1 52:54:00:12:34:57")
+        found.append((pci_address(words[0]), mac(words[1])))
+    for kind, names in zip(("PCI address", "MAC address"), zip(*found, strict=True), strict=False):
+        if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+            raise ValueError(f"{quoted(value)} has the {kind} {twice[0]} twice")
+    return tuple(found)
 
 
 def ip_net(value: str) -> str:

@@ -20,6 +20,7 @@ from autotest.config.tests import load_sections
 from autotest.errors import ConfigError
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Section
+from autotest.traffic.frame_sizes import FrameSizes
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -83,7 +84,8 @@ SERVER = {
 HOST = {
     "netns": "hn", "test_iface_mac": "52:54:00:00:00:01", "admin_bridge": "ab", "admin_bridge_ip_net": "10.1.0.1/24",
     "admin_tap": "at", "test_bridge": "tb", "test_bridge_ip_net": "10.3.0.1/24", "test_tap": "tt", "test_macvtap": "tm",
-    "test_iface_vfio_driv": "v", "test_iface_vfs": "2", "qemu_path": "/q", "accelerator": "auto", "testpmd_path": "/t",
+    "test_iface_vfio_driv": "v", "test_iface_vfs": "2", "guest_nics": "53:00.0 52:54:00:00:00:09", "cpu_overcommit": "2",
+    "qemu_path": "/q", "accelerator": "auto", "testpmd_path": "/t",
     "vhost_user_socket_path": "/s", "vmux_path": "/v", "vmux_qemu_path": "/v",
     "vmux_socket_path": "/v", "root_disk_file": "/d", "root_disk_snapshot": "yes", "fsdevs": "home:/home, nix:/nix",
     "cpus_vcpus": "2-5", "cpus_vhost": "6,7", "cpus_qemu": "0", "cpus_switch": "1", "scheduling_vcpus": "other",
@@ -98,7 +100,7 @@ LAB = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_
 LISTS = {
     "machines": "pcvm, host", "interfaces": "bridge, pnic", "qemus": "a:, b:/b", "vhosts": "no", "ioregionfds": "no",
     "queues": "default, 4", "rx_queue_sizes": "512", "tx_queue_sizes": "default",
-    "reflectors": "xdp", "rates": "1, 2", "sizes": "60", "runtimes": "1", "repetitions": "2", "warmup": "0.5",
+    "guests": "1, 2", "weights": "even, 3:1", "reflectors": "xdp", "rates": "1, 2", "sizes": "60, imix, 60:7 590:4 | 1514", "runtimes": "1", "repetitions": "2", "warmup": "0.5",
     "cooldown": "true", "accumulate": "yes", "outputdir": "o",
 }  # fmt: skip
 
@@ -221,7 +223,11 @@ def assert_is_whole(sections: list[Section]) -> None:
         assert all(values and len(set(values)) == len(values) for values in section.lists.values())
         assert all(re.fullmatch(r"[A-Za-z0-9][\w.+=@,:~-]*", name) for name, _ in section.lists["qemu"])
         assert all(path.isprintable() and not path.startswith("-") for _, path in section.lists["qemu"])
-        assert all(1 <= number for key in ("rate", "size", "runtime") for number in section.lists[key])
+        assert all(1 <= number for key in ("rate", "runtime", "guests") for number in section.lists[key])
+        assert all(re.fullmatch(r"even|[1-9]\d*(:[1-9]\d*)+", weights) for weights in section.lists["weights"])
+        for sizes in map(FrameSizes.of, section.lists["size"]):
+            assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+:~-]*", sizes.name)
+            assert all(60 <= size <= 1514 and weight >= 1 for guest in sizes.distributions for size, weight in guest)
         assert all(0 <= section.settings[key] <= 3600 for key in ("warmup", "cooldown"))
         assert str(section.settings["outputdir"]).isprintable()
 
