@@ -45,7 +45,8 @@ def _accepted_on_a_run(options: argparse.Namespace) -> frozenset[Verdict]:
     from autotest.reporting import accepted
     from autotest.results.verdicts import Verdict
 
-    return accepted(options) - {Verdict.VALID}
+    allowed = {Verdict.MISSING_GUESTS} if options.allow_missing_guests else set()
+    return accepted(options) - {Verdict.VALID} | allowed
 
 
 def load_plan(options: argparse.Namespace, accept: frozenset[Verdict] = frozenset()) -> tuple[Testbed, Campaign]:
@@ -85,7 +86,7 @@ def test_load_latency(options: argparse.Namespace) -> int:
     campaign.require_cases()
     campaign.record_accepted()
     try:
-        code = _run(testbed, campaign, options.stale)
+        code = _run(testbed, campaign, options.stale, options.allow_missing_guests)
     except BaseException as error:
         try:
             _write_junit(options.junit, campaign, str(error) or "interrupted")
@@ -106,7 +107,7 @@ def _write_junit(path: Path | None, campaign: Campaign, problem: str = "") -> No
     write_junit(path, f"autotest {campaign.kind.name}", checks(campaign, problem))
 
 
-def _run(testbed: Testbed, campaign: Campaign, stale: str) -> int:
+def _run(testbed: Testbed, campaign: Campaign, stale: str, allow_missing: bool) -> int:
     """Compare what is done with what would be run now, and measure the rest; returns the exit code."""
     from autotest.run.campaign import count
     from autotest.run.opening import recover_if_needed
@@ -120,10 +121,10 @@ def _run(testbed: Testbed, campaign: Campaign, stale: str) -> int:
         if not can_be_compared(campaign):
             tell_unknown(done)
             return EXIT_OK
-    return _measure(testbed, campaign, stale, all_done=done == total)
+    return _measure(testbed, campaign, stale, allow_missing, all_done=done == total)
 
 
-def _measure(testbed: Testbed, campaign: Campaign, stale: str, all_done: bool) -> int:
+def _measure(testbed: Testbed, campaign: Campaign, stale: str, allow_missing: bool, all_done: bool) -> int:
     from autotest.checking import preflight_of_run
     from autotest.run.campaign import count
     from autotest.run.journal import UndoFailed
@@ -135,6 +136,7 @@ def _measure(testbed: Testbed, campaign: Campaign, stale: str, all_done: bool) -
         with ExitStack() as opened:
             try:
                 servers = opened.enter_context(open_testbed(testbed, exclusive=True, temporary=True))
+                servers.host.guests.allow_missing = allow_missing
                 settle(campaign, servers, OnStale(stale))
             except AutotestError as error:
                 if not all_done or isinstance(error, UsageError):

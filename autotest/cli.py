@@ -140,11 +140,12 @@ def _add_guest_commands(add: _Adder) -> None:
     parser = add(
         "run-guest",
         commands.run_guest,
-        "Set the networks up, start a guest and wait until it takes logins.",
+        "Set the networks up, start a guest, or several, and wait until it takes logins.",
         "autotest run-guest -m microvm -i macvtap -M 512",
     )
     parser.add_argument("-i", "--interface", default="bridge", help="interface to test (default bridge)")
     parser.add_argument("-m", "--machine", default="pcvm", help="pcvm or microvm (default pcvm)")
+    parser.add_argument("-n", "--guests", type=_positive, default=1, metavar="N", help="how many guests (default 1)")
     parser.add_argument("-C", "--cpus", type=_positive, metavar="N", help="vCPUs (default: vcpus of [guest])")
     parser.add_argument("-M", "--memory", type=_positive, metavar="MIB", help="memory (default: memory of [guest])")
     parser.add_argument("-D", "--disk", metavar="FILE", help="root disk (default: root_disk_file of [host])")
@@ -155,7 +156,7 @@ def _add_guest_commands(add: _Adder) -> None:
     parser.add_argument("-r", "--rx-queue-size", type=_positive, metavar="N", help="descriptors of a receive queue")
     parser.add_argument("-t", "--tx-queue-size", type=_positive, metavar="N", help="descriptors of a transmit queue")
     parser.add_argument("-q", "--qemu-path", default="", metavar="PATH", help="QEMU: the program or its folder")
-    add("kill-guest", commands.kill_guest, "End the guest.", "autotest kill-guest")
+    add("kill-guest", commands.kill_guest, "End the guest, or all of several.", "autotest kill-guest")
     for name, command, text in (
         ("setup-network", commands.setup_network, "Set up the admin network and the links of an interface."),
         ("teardown-network", commands.teardown_network, "Undo setup-network, for one interface or for all."),
@@ -187,6 +188,11 @@ def _add_campaign_commands(add: _Adder) -> None:
         "end and name the difference (the default), keep them, or measure them again and keep the earlier ones in invalid/",
     )
     _add_accept(parser, "count trials of this verdict as done, and note that in their records; may be repeated")
+    parser.add_argument(
+        "--allow-missing-guests",
+        action="store_true",
+        help="of several guests, go on without those that do not boot: their trials say so, and count",
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit test case for each trial")
     parser = add(
         "check",
@@ -238,7 +244,8 @@ def _add_plot_command(add: _Adder) -> None:
         action="append",
         default=[],
         metavar="KIND,...",
-        help=f"{', '.join(plots.KINDS)} (default {','.join(plots.DEFAULT_KINDS)}); may be repeated",
+        help=f"{', '.join(plots.KINDS)} (default {','.join(plots.DEFAULT_KINDS)}, and guests where their number differs); "
+        "may be repeated",
     )
     parser.add_argument(
         "-b",
@@ -272,6 +279,7 @@ def _add_export_command(add: _Adder) -> None:
         "autotest export results -o trials.csv",
     )
     _add_sources(parser)
+    parser.add_argument("--per-guest", action="store_true", help="one row per trial and guest, with the figures of that guest")
     parser.add_argument(
         "--format",
         choices=("csv", "json", "parquet"),

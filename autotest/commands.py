@@ -35,7 +35,8 @@ autotest {version}, testbed {file}
   SERVER.transport.put(PATH, "/there")   copy a file there; get("/there", PATH) brings it here
   SERVER.session("name")                 a tmux session: start([...]), output(), exit_code(), stop()
   SERVER.links.show("eth0")              what is known of a network interface
-  host.kill_guest()                      ends the guest of run-guest; help(host) says more
+  host.kill_guest()                      ends the guests of run-guest; help(host) says more
+  host.machine(2).guest                  the second of several guests
   guest.reflector_up("xdp")              or "moongen"; reflector_down("xdp") stops it
   loadgen.run_load("l2-load-latency.lua",
       ["52:54:00:fa:00:60", "--rate", "5", "--time", "1", "--file", "/dev/null"], fetch={{}}, seconds=1, timeout=20)
@@ -80,15 +81,17 @@ def _interface(name: str) -> InterfaceKind:
     return INTERFACE_KINDS[name]
 
 
-def _need_keys(testbed: Testbed, kind: InterfaceKind, guest: bool) -> None:
-    """Raises ConfigError when the configuration lacks what networks and guest need."""
+def _need_keys(testbed: Testbed, kind: InterfaceKind, guests: int) -> None:
+    """Raises ConfigError when the configuration lacks what networks and so many guests need."""
+    from autotest.preflight.needs import guest_problems
+
     problems = testbed.missing("host", ("admin_bridge", "admin_bridge_ip_net", "admin_tap"), "the admin network")
     for section, keys in kind.keys("pcvm").items():
         problems += testbed.missing(section, keys, f"interface {kind.name}")
     problems += testbed.missing("guest", ("admin_iface_mac",), "the guest")
-    if guest:
+    if guests:
         problems += testbed.missing("host", ("root_disk_file",), "the guest")
-    if problems:
+    if problems := problems or guest_problems(testbed, kind, guests):
         raise ConfigError(problems)
 
 
@@ -110,6 +113,7 @@ def _require_valid(kind: InterfaceKind, options: InterfaceOptions) -> None:
 
 def run_guest(options: argparse.Namespace) -> int:
     import dataclasses
+    import time
 
     from autotest.errors import HostKeyError, LoginRefused
     from autotest.interfaces import InterfaceOptions
@@ -132,7 +136,7 @@ def run_guest(options: argparse.Namespace) -> int:
     testbed = load_configuration(options)
     host, guest = with_overrides(testbed.host, testbed.guest, options.cpus, options.memory, options.disk)
     testbed = dataclasses.replace(testbed, host=host, guest=guest)
-    _need_keys(testbed, kind, guest=True)
+    _need_keys(testbed, kind, options.guests)
     settings = GuestSettings(
         machine=options.machine,
         interface=kind,
@@ -146,16 +150,22 @@ def run_guest(options: argparse.Namespace) -> int:
             raise UsageError("a guest is running already: autotest kill-guest ends it")
         undo_what_is_left(testbed, kept=True)
         with servers.journal.kept(f"run-guest -i {kind.name}"):
-            require(servers, needs_of_guest(testbed, settings, options.qemu_path or "of the configuration", rehearse=False))
-            servers.host.networks_up(kind, chosen)
-            servers.host.run_guest(settings, host, guest)
+            build = options.qemu_path or "of the configuration"
+            require(servers, needs_of_guest(testbed, settings, build, rehearse=False, count=options.guests))
+            servers.host.networks_up(settings, options.guests)
+            machines = [servers.host.machine(number) for number in range(1, options.guests + 1)]
+            start = time.monotonic()
+            for machine in machines:
+                machine.start(settings)
             try:
-                seconds = servers.host.wait_for_guest(servers.guest, guest.boot_timeout)
+                for machine in machines:
+                    machine.wait_for_login(guest.boot_timeout)
+                    passed = time.monotonic() - start
+                    print(f"{machine.name} takes logins at {machine.guest.config.fqdn}, {passed:.1f} s after QEMU's start")
             except (HostKeyError, LoginRefused) as error:
                 refused = error
     if refused:
         raise type(refused)(f"{refused}\nthe guest runs on meanwhile; autotest kill-guest ends it") from None
-    print(f"guest takes logins at {guest.fqdn}, {seconds:.1f} s after QEMU's start")
     return EXIT_OK
 
 
@@ -167,22 +177,24 @@ def kill_guest(options: argparse.Namespace) -> int:
         print("no guest is running: the lab is down")
         return EXIT_OK
     with open_testbed(testbed, exclusive=True) as servers:
-        print("guest ended" if servers.host.kill_guest() else "no guest is running")
+        ended = servers.host.kill_guest()
+        print(f"{', '.join(ended)} ended" if ended else "no guest is running")
     return EXIT_OK
 
 
 def setup_network(options: argparse.Namespace) -> int:
     from autotest.run.opening import open_testbed, undo_what_is_left
+    from autotest.servers.guest import GuestSettings
 
     kind = _interface(options.interface)
     testbed = load_configuration(options)
-    _need_keys(testbed, kind, guest=False)
+    _need_keys(testbed, kind, guests=0)
     with open_testbed(testbed, exclusive=True) as servers:
         if servers.host.guest_is_running():
             raise UsageError("a guest is using the networks: autotest kill-guest first")
         undo_what_is_left(testbed, kept=True)
         with servers.journal.kept(f"setup-network -i {kind.name}"):
-            servers.host.networks_up(kind)
+            servers.host.networks_up(GuestSettings("pcvm", kind, ""))
     print(f"networks for interface {kind.name} are up")
     return EXIT_OK
 

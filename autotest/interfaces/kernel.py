@@ -18,6 +18,7 @@ from autotest.qemu.parts import Backend, EmulatedNic, TapBackend, VirtioNet
 
 if TYPE_CHECKING:
     from autotest.servers.host import Host
+    from autotest.servers.virtual_machine import VirtualMachine
 
 TUN = "/dev/net/tun"
 
@@ -45,16 +46,30 @@ def set_up_bridge(host: Host, guest: bool) -> None:
     host.wait_for_carrier(nic)
 
 
-def attach_tap(host: Host, options: InterfaceOptions) -> None:
-    """The guest's tap in the test bridge. A tap is made for one queue or for several: the kernel lets no QEMU mix them."""
+def attach_tap(machine: VirtualMachine, options: InterfaceOptions) -> None:
+    """The guest's tap in the test bridge. A tap is made for one queue or for several: the kernel lets no QEMU mix them.
+
+    The bridge is told the guest's address: it would send every frame for it to all guests until the guest has sent one.
+    """
     several = (options.queues or 1) > 1
-    host.links.add_tap(given(host.config.test_tap), given(host.config.test_bridge), several)
+    links, config = machine.host.links, machine.config
+    tap = given(config.test_tap)
+    links.add_tap(tap, given(config.test_bridge), several)
+    links.add_forwarding(tap, given(machine.testbed.guest.test_iface_mac))
 
 
 def _set_up_macvtap(host: Host, guest: bool) -> None:
     nic = host.test_nic()
-    host.links.add_macvtap(given(host.config.test_macvtap), nic, given(host.testbed.guest.test_iface_mac))
+    host.links.up(nic)
+    if not guest:
+        host.links.add_macvtap(given(host.config.test_macvtap), nic, given(host.testbed.guest.test_iface_mac))
     host.wait_for_carrier(nic)
+
+
+def _attach_macvtap(machine: VirtualMachine, options: InterfaceOptions) -> None:
+    """The guest's macvtap."""
+    config, mac = machine.config, given(machine.testbed.guest.test_iface_mac)
+    machine.host.links.add_macvtap(given(config.test_macvtap), given(config.test_iface), mac)
 
 
 def virtio(guest: GuestConfig, backend: Backend, options: InterfaceOptions, vectors: int | None = None) -> VirtioNet:
@@ -130,6 +145,7 @@ KINDS = (
         machines=(HOST_MACHINE, *GUEST_MACHINES),
         host_keys=("test_iface", "test_macvtap"),
         set_up=_set_up_macvtap,
+        attach=_attach_macvtap,
         needs=HostNeeds(modules=("macvtap",)),
         nic=_virtio_on_macvtap,
         guest_driver="virtio_net",

@@ -11,6 +11,7 @@ from autotest.qemu.parts import Part
 
 if TYPE_CHECKING:
     from autotest.servers.host import Host
+    from autotest.servers.virtual_machine import VirtualMachine
 
 HOST_MACHINE = "host"
 USER_SPACE_DRIVER = "vfio-pci"  # of a guest whose kernel has no driver for its interface
@@ -70,6 +71,7 @@ class InterfaceKind:
         set_up: makes links and binds drivers on the host, for a guest or for the host itself; the journal undoes it.
         attach: makes what each guest needs anew between that and its QEMU: a tap, a process, which is ready when this
             returns; the journal undoes it, too.
+        detach: ends what would be in the way of others when that guest alone has ended.
         check: raises TestbedError when what ``attach`` started has ended or hangs; with what it wrote last.
         needs: what else must be there.
         guest_keys: keys of section ``guest`` that it needs where a guest has it.
@@ -78,6 +80,7 @@ class InterfaceKind:
         vhost, ioregionfd: whether they can be switched on; off they are always.
         queues: whether there can be several.
         ring_sizes: whether they can be chosen.
+        grows: whether guests can come and go without a change to what the others have.
         longest_tx_ring: in descriptors.
         reflectors: names of those that work on it; None for all.
         dut_iface: with machine ``host``, the interface of the host that the reflector works on.
@@ -88,6 +91,7 @@ class InterfaceKind:
         program: of the process that ``attach`` starts between wire and guest, which can be tried without a guest; None where it
             starts none.
         session: the tmux session of the host in which that process runs.
+        socket: key of section ``host`` with the path of the socket between that process and QEMU.
     """
 
     name: str
@@ -95,8 +99,9 @@ class InterfaceKind:
     machines: tuple[str, ...]
     host_keys: tuple[str, ...]
     set_up: Callable[[Host, bool], None]
-    attach: Callable[[Host, InterfaceOptions], None] = lambda host, options: None
-    check: Callable[[Host], None] = lambda host: None
+    attach: Callable[[VirtualMachine, InterfaceOptions], None] = lambda machine, options: None
+    detach: Callable[[VirtualMachine], None] = lambda machine: None
+    check: Callable[[VirtualMachine], None] = lambda machine: None
     nic: Callable[[HostConfig, GuestConfig, InterfaceOptions], Part] | None = None
     host_keys_of_guest: tuple[str, ...] = ()
     guest_keys: tuple[str, ...] = ()
@@ -106,6 +111,7 @@ class InterfaceKind:
     ioregionfd: bool = False
     queues: bool = False
     ring_sizes: bool = False
+    grows: bool = True
     longest_tx_ring: int = QEMU_TX_RING
     reflectors: tuple[str, ...] | None = None
     dut_iface: Callable[[HostConfig], str | None] = lambda host: None
@@ -115,6 +121,7 @@ class InterfaceKind:
     keeps_nic_mac: Callable[[HostConfig], bool] = lambda host: False
     program: Callable[[HostConfig], str] | None = None
     session: str | None = None
+    socket: str | None = None
 
     @property
     def has_process(self) -> bool:

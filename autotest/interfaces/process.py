@@ -17,6 +17,7 @@ from autotest.servers.threads import available_cpus, cpu_ranges
 
 if TYPE_CHECKING:
     from autotest.servers.host import Host
+    from autotest.servers.virtual_machine import VirtualMachine
 
 log = logging.getLogger(__name__)
 
@@ -29,19 +30,19 @@ def socket_of(config: HostConfig, key: str) -> str:
     return getattr(config, key) or SOCKETS[key]
 
 
-def new_socket(host: Host, key: str) -> str:
+def new_socket(machine: VirtualMachine, key: str) -> str:
     """The path of the socket, where nothing is now; what is there later is removed with all else that was set up.
 
     Raises:
         TestbedError: something else than a socket is there; that stays.
     """
-    path = getattr(host.config, key) or host.state_file(SOCKETS[key])
+    host, path = machine.host, machine.socket(key)
     # As root, and at a path that was typed in: only what an earlier process can have left is removed.
     script = 'if [ -L "$1" ] || { [ -e "$1" ] && [ ! -S "$1" ]; }; then echo other; else rm -f -- "$1"; fi'
     if host.transport.outside.run(["sh", "-c", script, "sh", path], sudo=True).stdout:
         raise TestbedError(f"{host.name}: {path} is there and is no socket: correct {key} of [host], or remove it")
     host.note("file", path=path)  # not before: to undo that is to remove it
-    return str(path)
+    return path
 
 
 def cpus_of(host: Host) -> str:
@@ -49,7 +50,9 @@ def cpus_of(host: Host) -> str:
     return cpu_ranges(host.config.cpus_switch or available_cpus(host))
 
 
-def start(host: Host, session: Session, command: Sequence[str], is_ready: Callable[[], bool], what: str, timeout: float) -> None:
+def start(
+    machine: VirtualMachine, session: Session, command: Sequence[str], is_ready: Callable[[], bool], what: str, timeout: float
+) -> None:
     """Start the process and place it on its CPUs; returns when it is ready.
 
     Args:
@@ -60,9 +63,10 @@ def start(host: Host, session: Session, command: Sequence[str], is_ready: Callab
     Raises:
         TestbedError: it ended, is not ready in time, or cannot be placed; with its last lines. Then it does not run.
     """
+    host = machine.host
     name = f"{host.name}: {session.name}"
     log.debug("%s: %s", name, shlex.join(command))
-    host.switch_facts = {"switch command line": shlex.join(command)}
+    machine.switch_facts = {"switch command line": shlex.join(command)}
     session.stop()  # what a run without a journal may have left
     session.start([*_BY_LINES, *command], sudo=True)
 
@@ -75,7 +79,7 @@ def start(host: Host, session: Session, command: Sequence[str], is_ready: Callab
         pid = session.pid()
         if pid is None:
             raise TestbedError(f"{name} is ready, but its process is not known")
-        host.placed += place_switch(host, host.config, pid)
+        machine.placed += place_switch(host, host.config, pid)
     except ConnectError:
         raise
     except (TestbedError, WaitTimeout) as error:

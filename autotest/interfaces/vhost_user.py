@@ -27,6 +27,7 @@ from autotest.remote.tmux import Session
 
 if TYPE_CHECKING:
     from autotest.servers.host import Host
+    from autotest.servers.virtual_machine import VirtualMachine
 
 _SOCKET = "vhost_user_socket_path"
 _SESSION = "testpmd"
@@ -60,8 +61,6 @@ def _set_up(host: Host, guest: bool) -> None:
     config = host.config
     if config.test_iface_dpdk_driv is None:
         up_with_carrier(host)
-        # Frames are for the guest's MAC address. testpmd asks for them too, but leaves it at that when it ends.
-        host.links.promiscuous(given(config.test_iface))
         return
     if config.test_iface_addr is None:
         raise TestbedError(f"{host.name}: test_iface_addr is missing: vhost-user with test_iface_dpdk_driv needs it")
@@ -70,27 +69,47 @@ def _set_up(host: Host, guest: bool) -> None:
     )
 
 
-def _attach(host: Host, options: InterfaceOptions) -> None:
+def _attach(machine: VirtualMachine, options: InterfaceOptions) -> None:
     """testpmd, which connects as soon as QEMU has made the socket, and again should QEMU do so."""
-    config = host.config
-    if config.test_iface_dpdk_driv:
-        host.hugepages.require(_HUGEPAGES, host.pci.require(given(config.test_iface_addr)).numa_node)
-    socket = process.new_socket(host, _SOCKET)
-    command = testpmd(config, socket, options.queues or 1, process.cpus_of(host))
-    session = _session(host)
+    nic = _own_nic(machine) if machine.config.test_iface_dpdk_driv else _own_link(machine)
+    socket = process.new_socket(machine, _SOCKET)
+    command = testpmd(machine.config, nic, socket, options.queues or 1, process.cpus_of(machine.host))
+    session = _session(machine)
 
     def is_ready() -> bool:
         return _READY in session.output()
 
-    process.start(host, session, command, is_ready, "to begin forwarding", _START_TIMEOUT)
+    process.start(machine, session, command, is_ready, "to begin forwarding", _START_TIMEOUT)
     if version := _VERSION.search(session.output()):
-        host.switch_facts["switch version"] = version[1]
+        machine.switch_facts["switch version"] = version[1]
 
 
-def testpmd(config: HostConfig, socket: str, queues: int, cpus: str) -> list[str]:
+def _own_nic(machine: VirtualMachine) -> str:
+    """The PCI address of the NIC that DPDK drives for the guest."""
+    host, config = machine.host, machine.config
+    address = machine.nic_address
+    if machine.number > 1:
+        host.pci.bind(address, given(config.test_iface_dpdk_driv), allowed=config.bind_in_use, mac=config.test_iface_mac)
+    host.hugepages.require(_HUGEPAGES, host.pci.require(address).numa_node)
+    return address
+
+
+def _own_link(machine: VirtualMachine) -> str:
+    """The link of the kernel over which the guest's frames come: the test NIC, or a macvlan on it where guests share that."""
+    links, nic = machine.host.links, given(machine.host.config.test_iface)
+    if machine.one_of_several:
+        links.add_macvlan(machine.nic_link, nic, given(machine.testbed.guest.test_iface_mac))
+        return machine.nic_link
+    # Frames are for the guest's MAC address. testpmd asks for them too, but leaves it at that when it ends.
+    links.promiscuous(nic)
+    return nic
+
+
+def testpmd(config: HostConfig, nic: str, socket: str, queues: int, cpus: str) -> list[str]:
     """The command line of testpmd, as port 0 the test NIC and as port 1 the guest.
 
     Args:
+        nic: its PCI address where DPDK drives it, else the link of the kernel.
         socket: of QEMU.
         queues: pairs of them, at both ports.
         cpus: that it may run on, as DPDK writes a list of CPUs.
@@ -102,9 +121,9 @@ def testpmd(config: HostConfig, socket: str, queues: int, cpus: str) -> list[str
     if config.test_iface_dpdk_driv is None:
         base, each = _MEMORY
         command += ["--no-pci", "--no-huge", "-m", str(base + each * queues), "--no-shconf"]
-        command.append(f"--vdev=net_af_packet0,iface={_device_value(given(config.test_iface))},qpairs={queues}")
+        command.append(f"--vdev=net_af_packet0,iface={_device_value(nic)},qpairs={queues}")
     else:  # no files are shared with other processes of DPDK, or left
-        command += ["--in-memory", "-a", given(config.test_iface_addr)]
+        command += ["--in-memory", "-a", nic]
     command.append(f"--vdev=net_vhost0,iface={_device_value(socket)},queues={queues},client=1")
     command += ["--", "--forward-mode=io", "--auto-start", f"--rxq={queues}", f"--txq={queues}"]
     if config.test_iface_dpdk_driv is None:
@@ -118,12 +137,16 @@ def _device_value(name: str) -> str:
     return name
 
 
-def _check(host: Host) -> None:
-    process.require_running(host, _session(host))
+def _check(machine: VirtualMachine) -> None:
+    process.require_running(machine.host, _session(machine))
 
 
-def _session(host: Host) -> Session:
-    return host.session(_SESSION)
+def _detach(machine: VirtualMachine) -> None:
+    _session(machine).stop()
+
+
+def _session(machine: VirtualMachine) -> Session:
+    return machine.host.session(machine.own_name(_SESSION))
 
 
 def _nic(host: HostConfig, guest: GuestConfig, options: InterfaceOptions) -> VhostUserNet:
@@ -139,7 +162,9 @@ KINDS: Sequence[InterfaceKind] = (
         host_keys=("test_iface",),
         set_up=_set_up,
         attach=_attach,
+        detach=_detach,
         check=_check,
+        grows=False,
         needs=HostNeeds(
             programs=lambda host: (host.testpmd_path, "stdbuf"),
             driver_key="test_iface_dpdk_driv",
@@ -154,5 +179,6 @@ KINDS: Sequence[InterfaceKind] = (
         shared_memory=True,
         program=lambda host: host.testpmd_path,
         session=_SESSION,
+        socket=_SOCKET,
     ),
 )

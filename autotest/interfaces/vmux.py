@@ -20,12 +20,12 @@ from autotest.interfaces.kind import (
     InterfaceOptions,
     given,
 )
-from autotest.interfaces.vfio import VFIO, bind_for_vfio
+from autotest.interfaces.vfio import VFIO, bind_for_vfio, bind_own_nic
 from autotest.qemu.parts import VfioUserNic
 from autotest.remote.tmux import Session
 
 if TYPE_CHECKING:
-    from autotest.servers.host import Host
+    from autotest.servers.virtual_machine import VirtualMachine
 
 _SOCKET = "vmux_socket_path"
 _SESSION = "vmux"
@@ -64,24 +64,27 @@ def command(host: HostConfig, guest: GuestConfig, arguments: Arguments, socket: 
     return [*_WITH_FILES, given(host.vmux_path), "-q", "-s", socket, *arguments(host, guest, address, cpus)]
 
 
-def _start(host: Host, arguments: Arguments) -> None:
-    config = host.config
-    socket = process.new_socket(host, _SOCKET)
-    address = host.passed_through or config.test_iface_addr or ""
-    line = command(config, host.testbed.guest, arguments, socket, address, process.cpus_of(host))
+def _start(machine: VirtualMachine, arguments: Arguments, address: str = "") -> None:
+    host = machine.host
+    socket = process.new_socket(machine, _SOCKET)
+    line = command(machine.config, machine.testbed.guest, arguments, socket, address, process.cpus_of(host))
 
     def is_there() -> bool:  # it is not tried: to connect is what QEMU does, once
         return host.transport.outside.run(["test", "-S", socket], sudo=True, check=False).code == 0
 
-    process.start(host, _session(host), line, is_there, f"to make its socket {socket}", _START_TIMEOUT)
+    process.start(machine, _session(machine), line, is_there, f"to make its socket {socket}", _START_TIMEOUT)
 
 
-def _check(host: Host) -> None:
-    process.require_running(host, _session(host))
+def _check(machine: VirtualMachine) -> None:
+    process.require_running(machine.host, _session(machine))
 
 
-def _session(host: Host) -> Session:
-    return host.session(_SESSION, signal.SIGINT, _GRACE)
+def _detach(machine: VirtualMachine) -> None:
+    _session(machine).stop()
+
+
+def _session(machine: VirtualMachine) -> Session:
+    return machine.host.session(machine.own_name(_SESSION), signal.SIGINT, _GRACE)
 
 
 def _nic(host: HostConfig, guest: GuestConfig, options: InterfaceOptions) -> VfioUserNic:
@@ -103,9 +106,9 @@ def _qemu_path(host: HostConfig) -> str:
 def _tap_kind(name: str, description: str, mode: str, guest_driver: str) -> InterfaceKind:
     arguments = _on_tap(mode)
 
-    def attach(host: Host, options: InterfaceOptions) -> None:
-        attach_tap(host, options)
-        _start(host, arguments)
+    def attach(machine: VirtualMachine, options: InterfaceOptions) -> None:
+        attach_tap(machine, options)
+        _start(machine, arguments)
 
     return InterfaceKind(
         name=name,
@@ -115,6 +118,7 @@ def _tap_kind(name: str, description: str, mode: str, guest_driver: str) -> Inte
         host_keys_of_guest=("test_tap",),
         set_up=set_up_bridge,
         attach=attach,
+        detach=_detach,
         check=_check,
         needs=HostNeeds(programs=_programs, modules=("bridge", "tun"), devices=(TUN,)),
         nic=_nic,
@@ -123,6 +127,7 @@ def _tap_kind(name: str, description: str, mode: str, guest_driver: str) -> Inte
         qemu_path=_qemu_path,
         program=_program,
         session=_SESSION,
+        socket=_SOCKET,
     )
 
 
@@ -137,11 +142,12 @@ def _nic_kind(
     reflectors: tuple[str, ...] | None = None,
     keeps_nic_mac: Callable[[HostConfig], bool] = lambda host: False,
 ) -> InterfaceKind:
-    def attach(host: Host, options: InterfaceOptions) -> None:
+    def attach(machine: VirtualMachine, options: InterfaceOptions) -> None:
+        bind_own_nic(machine, options)
+        host, address = machine.host, machine.nic_address
         if hugepages:
-            address = host.passed_through or given(host.config.test_iface_addr)
             host.hugepages.require(hugepages, host.pci.require(address).numa_node)
-        _start(host, arguments)
+        _start(machine, arguments, address)
 
     return InterfaceKind(
         name=name,
@@ -151,6 +157,7 @@ def _nic_kind(
         guest_keys=guest_keys,
         set_up=bind_for_vfio,
         attach=attach,
+        detach=_detach,
         check=_check,
         needs=HostNeeds(
             programs=_programs,
@@ -168,6 +175,7 @@ def _nic_kind(
         keeps_nic_mac=keeps_nic_mac,
         program=_program,
         session=_SESSION,
+        socket=_SOCKET,
     )
 
 

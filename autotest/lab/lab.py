@@ -28,6 +28,7 @@ from autotest.remote.transport import Transport
 from autotest.run.journal import Change, Journal
 from autotest.servers.host import Host
 from autotest.servers.loadgen import LoadGen
+from autotest.servers.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class Lab:
             host.kill_guest()
         here = [loadgen] if self._emulated else [host, loadgen]
         for server in here:
-            for name in _SESSIONS:
+            for name in sorted({*_SESSIONS, *_noted_sessions(server)}):
                 server.session(name, signal.SIGINT).stop()
         for folder in {server.state_dir for server in here}:
             self._here.run(["rm", "-rf", "--", folder])
@@ -277,6 +278,11 @@ class Lab:
     @staticmethod
     def _links(netns: str) -> Links:
         return Links(LocalTransport(netns, netns))
+
+
+def _noted_sessions(server: Server) -> list[str]:
+    """What has run on a server of the lab: of several guests each may have had a process of its own."""
+    return [path.stem for path in Path(server.state_dir).glob("*.pid")]
 
 
 def image_cache() -> Path:

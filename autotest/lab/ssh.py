@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
 
+from autotest.config.guests import nth_guest
 from autotest.config.testbed import LabConfig, Testbed
 from autotest.errors import TestbedError
 from autotest.lab.emulated.host import NAME as EMULATED_HOST
@@ -17,6 +19,7 @@ from autotest.remote.wait import wait_for
 _PORT = 22
 _SERVER = "/usr/sbin/sshd"
 _START_TIMEOUT = 5.0  # seconds
+_MOST_GUESTS = 250
 _CONNECT_TIMEOUT = 3  # seconds
 _SLOW_TIMEOUT = 300  # seconds; with TCG in TCG, to start a program in the guest takes seconds, and a login more than 10
 _PLAIN = re.compile(r"[\w./:@+][\w./:@+-]*")
@@ -39,10 +42,13 @@ def write_client_files(
     lines = [image.known_hosts.read_text()]
     timeout = _SLOW_TIMEOUT if host_image else _CONNECT_TIMEOUT
     common = _common(directory / "image", image, known_hosts, timeout)
-    address = _plain(lab.guest_address.partition("/")[0])
-    blocks = [f"Host {_plain(testbed.guest.fqdn)}\n  HostName {address}\n  HostKeyAlias autotest-guest\n", *common]
+    addresses = _guests(testbed)
+    blocks = [f"Host {fqdn}\n  HostName {address}\n" for fqdn, address in addresses.items()]
+    blocks.append(f"Host {' '.join(addresses)}\n  HostKeyAlias autotest-guest\n")
+    of_guests = len(blocks)  # where what leads to them is put
+    blocks += common
     if lab.sshd:
-        blocks.insert(1, f"  ProxyJump {_plain(testbed.host.fqdn)}\n")
+        blocks.insert(of_guests, f"  ProxyJump {_plain(testbed.host.fqdn)}\n")
         for netns, server in ((lab.host_netns, testbed.host), (lab.loadgen_netns, testbed.loadgen)):
             fqdn = _plain(server.fqdn)
             proxy = f"ip netns exec {_plain(netns)} socat - TCP:127.0.0.1:{_PORT},nodelay"
@@ -51,7 +57,7 @@ def write_client_files(
             blocks += [f"Host {fqdn}\n  HostKeyAlias {fqdn}\n  ProxyCommand {proxy}\n", *common]
     if host_image and host_address:
         fqdn = _plain(testbed.host.fqdn)
-        blocks.insert(1, f"  ProxyJump {fqdn}\n")
+        blocks.insert(of_guests, f"  ProxyJump {fqdn}\n")
         reached = f"TCP:{host_address}:{_PORT},nodelay,connect-timeout={_CONNECT_TIMEOUT}"
         proxy = f"ip netns exec {_plain(lab.host_netns)} socat - {reached}"
         lines.append(host_image.known_hosts.read_text())
@@ -60,6 +66,33 @@ def write_client_files(
     here = LocalTransport("lab")
     here.write(str(known_hosts), "".join(lines), 0o600)
     here.write(str(directory / "ssh_config"), "".join(blocks), 0o600)
+
+
+def _guests(testbed: Testbed) -> dict[str, str]:
+    """The names of all guests that the network has room for, with their addresses.
+
+    Raises:
+        TestbedError: that of the first cannot be written there, or is no address.
+    """
+    assert testbed.lab
+    written = testbed.lab.guest_address
+    first = _plain(written.partition("/")[0])
+    try:
+        network = ipaddress.ip_interface(written).network
+    except ValueError:
+        raise TestbedError(f"{written!r} cannot be written into the lab's SSH configuration: it is no address") from None
+    found = {_plain(testbed.guest.fqdn): first}
+    for number in range(2, _MOST_GUESTS + 1):
+        try:
+            of_guest = nth_guest(testbed, number)
+        except ValueError:
+            break
+        assert of_guest.lab
+        address = ipaddress.ip_interface(of_guest.lab.guest_address).ip
+        if address not in network or address == network.broadcast_address:
+            break
+        found[_plain(of_guest.guest.fqdn)] = _plain(str(address))
+    return found
 
 
 def _common(folder: Path, image: GuestImage, known_hosts: Path, timeout: int) -> list[str]:

@@ -53,8 +53,11 @@ class MeasurementKind:
         determines: from a look at the machines and a case up to its last stage, what determines the result beside the
             values of the case: all that is known before it is set up. See :mod:`autotest.results.identity`.
         determining: names of the settings that do so too.
+        determining_where_set: of these, those that earlier versions had not, so that their default says nothing.
         found: once the case is set up, what could not be known before, for ``versions`` of the record.
+        unfitting: the values in a section's lists that fit no value of its other lists.
         requirements: what a case up to its last stage needs of the servers, and of None what every case does; asks nothing.
+        needs_of_load: what a section needs beside, because of values that change no set-up.
     """
 
     name: str
@@ -68,22 +71,27 @@ class MeasurementKind:
     seconds: Callable[[Case, Section], float] = lambda case, section: 0.0
     determines: Callable[[Inspection, Case], Mapping[str, Plain]] = lambda inspection, case: {}
     determining: tuple[str, ...] = ()
+    determining_where_set: tuple[str, ...] = ()
     found: Callable[[Inspection, Case], Mapping[str, str | None]] = lambda inspection, case: {}
     requirements: Callable[[Testbed, Case | None], Iterable[Requirement]] = lambda testbed, case: ()
+    needs_of_load: Callable[[Testbed, Section], Iterable[Requirement]] = lambda testbed, section: ()
+    unfitting: Callable[[Section], list[Problem]] = lambda section: []
 
     def labels(self, case: Case, section: Section | None = None) -> list[str]:
         """The parameters of a case, or of the beginning of one, for the user; those that it has not are left out.
 
-        So are those that are left to QEMU, unless the section has other values of them, too.
+        So are those with their usual value, unless the section has other values of them, too.
         """
         return [
             f"{parameter.name} {parameter.show(value)}"
             for parameter in self.parameters[: len(case)]
-            if (value := case[parameter.name]) is not None or (section and _varies(parameter, case, section))
+            if (value := case[parameter.name]) not in (None, parameter.usual) or (section and _varies(parameter, case, section))
         ]
 
 
 def _varies(parameter: Parameter, case: Case, section: Section) -> bool:
-    """Whether None is one of several values of a parameter, and not the sign that the case has no such parameter."""
-    applies = parameter.applies is None or parameter.applies(case)
-    return applies and None in section.lists[parameter.name] and len(section.lists[parameter.name]) > 1
+    """Whether a case has the usual value where there are others, too; None can also say that it has no such parameter."""
+    if case[parameter.name] != parameter.usual or not (parameter.applies is None or parameter.applies(case)):
+        return False
+    there = section.lists[parameter.name]
+    return parameter.usual in there and len(there) > 1

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from autotest.config.testbed import Testbed
@@ -25,28 +28,35 @@ from autotest.measurements.load_matrix import (
     RULES,
     SETTINGS,
     has_guest,
+    unfitting,
+    weights_of,
 )
 from autotest.measurements.load_run import Run
-from autotest.measurements.needs import guest_settings, requirements
+from autotest.measurements.needs import (
+    guest_settings,
+    needs_of_load,
+    requirements,
+)
 from autotest.plan.parameters import Case, Section
+from autotest.preflight.needs import guest_problems
+from autotest.remote.parallel import require_all
 from autotest.results.identity import Plain
 from autotest.results.names import render_infix
 from autotest.results.verdicts import Tolerances
 from autotest.run.stages import Stage
 from autotest.servers.checksums import program_checksum
 from autotest.servers.dut import DeviceUnderTest
+from autotest.servers.guest import Guest
 from autotest.servers.inspection import Inspection
 from autotest.servers.testbed import Servers, moonprogs_folder
 from autotest.traffic import dpdk
+from autotest.traffic.frame_sizes import FrameSizes
+from autotest.traffic.load import PROGRAM, Load
 from autotest.traffic.moongen import KEYS as MOONGEN_KEYS
-from autotest.traffic.moongen import ProgramEnd
 from autotest.traffic.reflectors import REFLECTOR_KINDS
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "l2-load-latency.lua"
-
-_START_AND_DRAIN = 20.0  # seconds beyond the runtime after which a generator counts as hanging
 _WARMUP_RATE = 20  # kpps, as the older tool did
 _HOST_KEYS = ("admin_bridge", "admin_bridge_ip_net", "admin_tap", "root_disk_file")
 _GUEST_KEYS = ("admin_iface_mac",)
@@ -54,15 +64,16 @@ _GUEST_KEYS = ("admin_iface_mac",)
 
 def infix(case: Case) -> str:
     """What the names of the case's result files have in common: existing results have these names."""
-    machine, interface, qemu, vhost, ioregionfd, queues, rx_ring, tx_ring, reflector, rate, size, runtime = (
+    machine, interface, qemu, vhost, ioregionfd, queues, rx_ring, tx_ring, guests, reflector, weights, rate, size, runtime = (
         case.values_[: len(PARAMETERS)]
     )
-    guest = (qemu and qemu[0], vhost, ioregionfd)
-    return render_infix(machine, interface, *guest, reflector, rate, size, runtime, queues, rx_ring, tx_ring)
+    guest, chosen = (qemu and qemu[0], vhost, ioregionfd), (queues, rx_ring, tx_ring, guests, weights)
+    return render_infix(machine, interface, *guest, reflector, rate, size, runtime, *chosen)
 
 
 def missing(testbed: Testbed, cases: Iterable[Case]) -> list[Problem]:
-    """The configuration that these cases lack."""
+    """The configuration that these cases lack, or that has no room for so many guests as they have."""
+    most_guests: Counter[str] = Counter()
     problems: dict[tuple[str | None, str | None], Problem] = {}  # by section and key: each is named once
 
     def need(section: str, keys: Iterable[str], needed_by: str) -> None:
@@ -80,9 +91,13 @@ def missing(testbed: Testbed, cases: Iterable[Case]) -> list[Problem]:
         if dut == "guest":
             need("host", _HOST_KEYS, f"machine {case['machine']}")
             need("guest", _GUEST_KEYS, f"machine {case['machine']}")
+            most_guests[kind.name] = max(most_guests[kind.name], case["guests"])
         for section, keys in kind.keys(case["machine"]).items():
             need(section, keys, f"interface {kind.name}")
         need(dut, reflector.keys, f"reflector {reflector.name}")
+    for name, count in most_guests.items():
+        for problem in guest_problems(testbed, INTERFACE_KINDS[name], count):
+            problems.setdefault((problem.section, problem.key), problem)
     return list(problems.values())
 
 
@@ -137,63 +152,81 @@ def _check_test_network(servers: Servers, case: Case) -> None:
 
 
 @contextmanager
-def _guest(servers: Servers, case: Case) -> Iterator[None]:
-    if case["machine"] == "host":
+def _guests(servers: Servers, case: Case) -> Iterator[None]:
+    if not has_guest(case):
         yield
         return
-    with servers.host.running_guest(guest_settings(case), servers.guest):
+    with servers.host.guests.running(guest_settings(case), case["guests"]):
         yield
 
 
-def _check_guest(servers: Servers, case: Case) -> None:
-    if case["machine"] != "host":
-        INTERFACE_KINDS[case["interface"]].check(servers.host)
-        servers.host.check_guest(servers.guest)
+def _change_guests(servers: Servers, before: Case, case: Case) -> bool:
+    return has_guest(case) and servers.host.guests.change(case["guests"])
 
 
-def _end_guest(servers: Servers, case: Case) -> None:
-    if case["machine"] != "host":
-        servers.host.give_up_guest(servers.guest)
+def _check_guests(servers: Servers, case: Case) -> None:
+    if has_guest(case):
+        servers.host.guests.check()
+
+
+def _end_guests(servers: Servers, case: Case) -> None:
+    if has_guest(case):
+        servers.host.guests.end_broken()
+
+
+def _mend_guests(servers: Servers, case: Case) -> None:
+    if has_guest(case):
+        servers.host.guests.mend()
 
 
 @contextmanager
-def _reflector(servers: Servers, case: Case) -> Iterator[None]:
-    dut, reflector = _dut(servers, case), REFLECTOR_KINDS[case["reflector"]]
-    if reflector.needs_programs:
-        dut.upload_moonprogs(servers.local_moonprogs)
-    with reflector.running(dut, _dut_iface(servers, case)):
+def _reflectors(servers: Servers, case: Case) -> Iterator[None]:
+    reflector = REFLECTOR_KINDS[case["reflector"]]
+
+    def start(dut: DeviceUnderTest) -> None:
+        if reflector.needs_programs:
+            dut.upload_moonprogs(servers.local_moonprogs)
+        reflector.up(dut, _iface(servers, case, dut))
+
+    with servers.journal.scope():
+        require_all({dut.name: partial(start, dut) for dut in _duts(servers, case)})
         yield
 
 
-def _check_reflector(servers: Servers, case: Case) -> None:
-    REFLECTOR_KINDS[case["reflector"]].check(_dut(servers, case), _dut_iface(servers, case))
+def _check_reflectors(servers: Servers, case: Case) -> None:
+    check = REFLECTOR_KINDS[case["reflector"]].check
+    require_all({dut.name: partial(check, dut, _iface(servers, case, dut)) for dut in _duts(servers, case)})
 
 
-def _dut(servers: Servers, case: Case) -> DeviceUnderTest:
-    return servers.guest if has_guest(case) else servers.host
+def _duts(servers: Servers, case: Case) -> list[DeviceUnderTest]:
+    """What reflects the load: the guests that are there, or the host."""
+    return [machine.guest for machine in servers.host.guests.present] if has_guest(case) else [servers.host]
 
 
-def _dut_iface(servers: Servers, case: Case) -> str:
-    """The interface of the device under test on which the load arrives; that of a guest once it has booted."""
-    kind = INTERFACE_KINDS[case["interface"]]
-    iface = servers.guest.nic if has_guest(case) else kind.dut_iface(servers.testbed.host)
+def _iface(servers: Servers, case: Case, dut: DeviceUnderTest) -> str:
+    """The interface of a device under test on which the load arrives; that of a guest once it has booted."""
+    of_host = INTERFACE_KINDS[case["interface"]].dut_iface
+    iface = dut.nic if isinstance(dut, Guest) else of_host(servers.testbed.host)
     assert iface
     return iface
 
 
-def _dut_mac(servers: Servers, case: Case) -> str:
-    """The MAC address that the load is sent to."""
-    mac = INTERFACE_KINDS[case["interface"]].dut_mac(case["machine"], servers.testbed)
-    assert mac
-    return mac
+def _macs(servers: Servers, case: Case) -> dict[int, str]:
+    """The MAC addresses that the load is sent to, by the number of the guest, or 1 for the host."""
+    of = INTERFACE_KINDS[case["interface"]].dut_mac
+    testbeds = {1: servers.testbed}
+    if has_guest(case):
+        testbeds = {machine.number: machine.testbed for machine in servers.host.guests.present}
+    macs = {number: of(case["machine"], testbed) for number, testbed in testbeds.items()}
+    return {number: mac for number, mac in macs.items() if mac}
 
 
 STAGES: tuple[Stage[Servers], ...] = (
     Stage("load generator", "machine", _load_generator, _check_load_generator),
     Stage("admin network", "machine", _admin_network, _check_admin_network),
     Stage("test network", "interface", _test_network, _check_test_network),
-    Stage("guest", "tx_queue_size", _guest, _check_guest, _end_guest),
-    Stage("reflector", "reflector", _reflector, _check_reflector),
+    Stage("guest", "guests", _guests, _check_guests, _end_guests, _change_guests, _mend_guests),
+    Stage("reflector", "reflector", _reflectors, _check_reflectors),
 )
 
 
@@ -207,40 +240,48 @@ def trial_seconds(case: Case, section: Section) -> float:
 
 def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
     """Run one trial: load, latency samples, drain; then make its figures and its verdict."""
-    mac = _dut_mac(servers, case)
+    macs = _macs(servers, case)
+    weights = tuple(weights_of(case)[number - 1] for number in macs)
+    sizes = FrameSizes.of(case["size"])
+    load = Load(tuple(macs.values()), weights, sizes.of_guests(tuple(macs)), section.settings["threads"])
     time.sleep(section.settings["cooldown"])  # the pause itself is what the user asked for
     warmup = section.settings["warmup"]
     if warmup:
-        _run_load(servers, mac, _WARMUP_RATE, MIN_FRAME_SIZE, warmup, folder / "warmup.csv")
+        before = replace(load, sizes=FrameSizes.of(MIN_FRAME_SIZE))
+        before.run(servers.loadgen, _WARMUP_RATE, warmup, _files(load, folder, "warmup_"))
     started = datetime.now(UTC)
-    histogram = folder / "histogram.csv"
-    end = _run_load(servers, mac, case["rate"], case["size"], case["runtime"], histogram)
+    fetched = _files(load, folder)
+    end = load.run(servers.loadgen, case["rate"], case["runtime"], fetched)
     output = folder / "output.log"
     output.write_text(end.output, encoding="utf-8")
-    files = {"output": output, "histogram": histogram}
-    run = Run(PROGRAM, end, case["rate"], case["runtime"], (started, datetime.now(UTC)), files)
-    return run.judged(Tolerances.of(section.settings), lambda: _breakdown(servers, case))
-
-
-def _run_load(servers: Servers, mac: str, rate: int, size: int, runtime: float, histogram: Path) -> ProgramEnd:
-    arguments = [mac, "--rate", str(rate), "--size", str(size), "--time", str(runtime), "--file", "{histogram}"]
-    return servers.loadgen.run_load(
+    run = Run(
         PROGRAM,
-        arguments,
-        fetch={"histogram": histogram},
-        seconds=runtime,
-        timeout=runtime + _START_AND_DRAIN,
+        end,
+        case["rate"],
+        case["runtime"],
+        (started, datetime.now(UTC)),
+        {"output": output, **fetched},
+        guests=tuple(macs) if load.is_shared else (),
+        weights=weights,
+        missing=servers.host.guests.missing if has_guest(case) else {},
     )
+    trial = run.judged(Tolerances.of(section.settings), lambda: _breakdown(servers, case))
+    return trial if sizes.single else replace(trial, record={**trial.record, "frame_sizes": sizes.record()})
+
+
+def _files(load: Load, folder: Path, prefix: str = "") -> dict[str, Path]:
+    """Where the files go that the load program writes."""
+    return {name: folder / f"{prefix}{name}.csv" for name in ("histogram", *(["guests"] if load.is_shared else []))}
 
 
 def _breakdown(servers: Servers, case: Case) -> str:
     """What broke in the trial, empty where all works: a DuT that dies halfway looks like one that loses frames."""
     try:
         _check_test_network(servers, case)
-        if case["machine"] != "host":
-            INTERFACE_KINDS[case["interface"]].check(servers.host)
-            servers.host.require_running_guest()
-        _check_reflector(servers, case)
+        for machine in servers.host.guests.present if has_guest(case) else ():
+            INTERFACE_KINDS[case["interface"]].check(machine)
+            machine.require_running()
+        _check_reflectors(servers, case)
     except (ConnectError, CommandError, WaitTimeout, OSError) as error:
         log.debug("not looked for what broke: %s", error)  # the DuT may still be busy: that breaks no trial
     except AutotestError as error:
@@ -259,19 +300,19 @@ def determines(inspection: Inspection, case: Case) -> dict[str, Plain]:
     servers = inspection.servers
     values = {**inspection.machine(servers.host), **inspection.machine(servers.loadgen)}
     if has_guest(case):
-        values |= inspection.guest(guest_settings(case))
+        values |= inspection.guest(guest_settings(case), case["guests"])
     values["generator.sha256"] = inspection.generator(servers.loadgen)
     values["program.sha256"] = program_checksum(servers.local_moonprogs, PROGRAM)
-    dut = _dut(servers, case)
+    dut = servers.guest if has_guest(case) else servers.host
     reflector = REFLECTOR_KINDS[case["reflector"]]
     values["reflector.sha256"] = reflector.checksum(dut, servers.local_moonprogs, not has_guest(case))
     return values
 
 
 def found(inspection: Inspection, case: Case) -> dict[str, str | None]:
-    """The checksum of the reflector that runs, wherever it comes from."""
+    """The checksum of the reflector that runs, wherever it comes from; all guests have the same image."""
     servers = inspection.servers
-    dut = _dut(servers, case)
+    dut = _duts(servers, case)[0]
     return {"reflector sha256": REFLECTOR_KINDS[case["reflector"]].checksum(dut, servers.local_moonprogs, True)}
 
 
@@ -286,7 +327,10 @@ KIND = MeasurementKind(
     measure=measure,
     seconds=trial_seconds,
     determines=determines,
-    determining=("warmup", "cooldown"),
+    determining=("warmup", "cooldown", "threads"),
+    determining_where_set=("threads",),
     found=found,
     requirements=requirements,
+    needs_of_load=needs_of_load,
+    unfitting=unfitting,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autotest.config.testbed import Testbed
 from autotest.interfaces import INTERFACE_KINDS, InterfaceOptions
-from autotest.plan.parameters import Case
+from autotest.plan.parameters import Case, Section
 from autotest.preflight.machine import Files
 from autotest.preflight.needs import (
     needs_of_guest,
@@ -16,9 +16,10 @@ from autotest.preflight.needs import (
     needs_of_moongen,
     needs_of_testbed,
 )
-from autotest.preflight.nics import KernelNic
+from autotest.preflight.nics import FrameRoom, KernelNic
 from autotest.preflight.requirement import Requirement
 from autotest.servers.guest import GuestSettings
+from autotest.traffic.frame_sizes import FrameSizes
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
 
 
@@ -29,7 +30,7 @@ def requirements(testbed: Testbed, case: Case | None) -> Iterator[Requirement]:
         return
     yield from needs_of_loadgen(testbed)
     if case["machine"] != "host":
-        yield from needs_of_guest(testbed, guest_settings(case), case["qemu"][0])
+        yield from needs_of_guest(testbed, guest_settings(case), case["qemu"][0], count=case["guests"])
         return
     yield from needs_of_interface(testbed, INTERFACE_KINDS[case["interface"]], guest=False)
     if REFLECTOR_KINDS[case["reflector"]].needs_programs:
@@ -39,6 +40,13 @@ def requirements(testbed: Testbed, case: Case | None) -> Iterator[Requirement]:
     if testbed.host.xdp_reflector_dir:
         path = posixpath.join(testbed.host.xdp_reflector_dir, XDP_OBJECT)
         yield Files("host", (("xdp_reflector_dir", path),), "the reflector")
+
+
+def needs_of_load(testbed: Testbed, section: Section) -> Iterator[Requirement]:
+    """NICs that take its largest frames."""
+    largest = max(FrameSizes.of(value).largest for value in section.lists["size"])
+    yield FrameRoom("loadgen", largest)
+    yield FrameRoom("host", largest)
 
 
 def guest_settings(case: Case) -> GuestSettings:

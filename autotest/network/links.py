@@ -101,14 +101,18 @@ class Links:
             raise TestbedError(f"{self._transport.name}: there is no network interface {name}")
         return link
 
-    def add_bridge(self, name: str, address: str | None = None) -> None:
+    def add_bridge(self, name: str, address: str | None = None, *, keeps_mac: bool = False) -> None:
         """A bridge that forwards at once and answers no multicast queries of its own; address with prefix length.
 
-        One that is there already is somebody else's: it is used as it is, and stays.
+        With ``keeps_mac`` it stays at its first MAC address. Else it takes that of its ports which is the lowest, and who
+        had found it by the one before must look for it again. One that is there already is somebody else's: it is used as it
+        is, and stays.
         """
         if not self._is_there(name, "bridge"):
             self._note("link", name=name, type="bridge")
             self._ip("link", "add", "name", name, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+            if keeps_mac:
+                self._ip("link", "set", "dev", name, "address", str(self.require(name)["address"]))
             self._ip("link", "set", "dev", name, "up")
         if address and not self._has_address(name, address):
             self._note("address", name=name, address=address)
@@ -167,6 +171,28 @@ class Links:
         self._ip("tuntap", "add", "dev", name, "mode", "tap", *(["multi_queue"] if multi_queue else []))
         self._ip("link", "set", "dev", name, "master", bridge, "up")
 
+    def add_forwarding(self, name: str, mac: str) -> None:
+        """Have the bridge whose port the link is send frames for that address there, and nowhere else, from the start.
+
+        See ``bridge fdb`` of bridge(8).
+        """
+        if not self._forwards(name, mac):
+            self._note("forwarding", name=name, mac=mac)
+            self._transport.run(["bridge", "fdb", "replace", mac, "dev", name, "master", "static"], sudo=True)
+
+    def remove_forwarding(self, name: str, mac: str) -> bool:
+        """Have the bridge forget what :meth:`add_forwarding` told it; returns whether it knew."""
+        if self.show(name) is None or not self._forwards(name, mac):
+            return False
+        self._transport.run(["bridge", "fdb", "delete", mac, "dev", name, "master"], sudo=True)
+        return True
+
+    def _forwards(self, name: str, mac: str) -> bool:
+        # As root, who alone has /sbin among the folders that programs are looked for in.
+        shown = self._transport.run(["bridge", "-json", "fdb", "show", "dev", name], sudo=True).stdout
+        found = (entry for entry in self._understood(shown) if str(entry.get("mac", "")).lower() == mac.lower())
+        return any(entry.get("master") and entry.get("state") == "static" for entry in found)
+
     def add_port(self, bridge: str, name: str) -> None:
         """Make the link a port of the bridge and bring it up.
 
@@ -195,18 +221,23 @@ class Links:
         Raises:
             TestbedError: there is no lower link, or a link of that name already.
         """
+        self._add_on(lower, name, "macvtap", mac)
+
+    def add_macvlan(self, name: str, lower: str, mac: str) -> None:
+        """A macvlan in bridge mode on the lower link, as :meth:`add_macvtap`."""
+        self._add_on(lower, name, "macvlan", mac)
+
+    def _add_on(self, lower: str, name: str, kind: str, mac: str) -> None:
         self.up(lower)
-        if self._is_there(name, "macvtap"):
+        if self._is_there(name, kind):
             found = self.require(name)
             if found.get("link") != lower:
                 raise TestbedError(f"{self._transport.name}: {name} is on {found.get('link')}, not {lower}: delete it first")
             if found.get("address", "").lower() != mac.lower():
                 raise TestbedError(f"{self._transport.name}: {name} has the address {found.get('address')}, not {mac}: delete it first")
         else:
-            self._note("link", name=name, type="macvtap")
-            self._ip(
-                "link", "add", "link", lower, "name", name, "address", mac, "type", "macvtap", "mode", "bridge"
-            )
+            self._note("link", name=name, type=kind)
+            self._ip("link", "add", "link", lower, "name", name, "address", mac, "type", kind, "mode", "bridge")
             self._ip("link", "set", "dev", name, "up")
         self.up(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from autotest.config.testbed import HostConfig
@@ -36,6 +37,31 @@ class PlacementCpus(Requirement):
         return passed(
             "; ".join(f"{role} on {cpu_ranges(_cpus(host.config, role))}" for role in self.roles if _cpus(host.config, role))
         )
+
+
+@dataclass(frozen=True)
+class GuestCpus(Requirement):
+    """CPUs for so many guests with ``vcpus`` each, of which ``cpu_overcommit`` may share one."""
+
+    guests: int
+    vcpus: int
+
+    @property
+    def subject(self) -> str:
+        return "CPUs for the guests"
+
+    def look(self, survey: Survey) -> Finding:
+        host = survey.servers.host
+        configured, share = host.config.cpus_vcpus, host.config.cpu_overcommit
+        cpus = configured or survey.once(("CPUs", self.server), lambda: available_cpus(host))
+        needed, room = self.guests * self.vcpus, len(cpus) * share
+        where = f"cpus_vcpus {cpu_ranges(configured)}" if configured else f"the CPUs {cpu_ranges(cpus)}"
+        what = f"{self.guests} guests have {needed} vCPUs, and {where} with cpu_overcommit = {share} have room for {room}"
+        if needed <= room:
+            return passed(what)
+        enough = room // self.vcpus
+        shared = f"cpu_overcommit = {math.ceil(needed / len(cpus))} in [host]: then they share CPUs, and are slower"
+        return failed(f"{what}: enough for {enough} guest{'s' * (enough != 1)}", f"fewer guests, or {shared}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotest.preflight.requirement import Finding, Requirement, failed, passed
+from autotest.preflight.requirement import Finding, Requirement, failed, passed, warned
 from autotest.preflight.survey import Survey
 
 # For each module a line: what is known of it. A module of which the kernel's own list says nothing may still be built in:
@@ -25,6 +25,7 @@ for module; do
 done
 """
 _AVAILABLE = re.compile(r"^MemAvailable:\s+([0-9]{1,18}) kB$", re.MULTILINE)
+_FEWER = ", or fewer guests"
 _OPEN = 'exec 3<"$1"'  # not for writing, too: a shell would make a file where there is none
 _MADE_BY = {"/dev/net/tun": "tun", "/dev/vhost-net": "vhost_net", "/dev/vfio/vfio": "vfio-pci"}
 _LOADED_FOR_A_TEST = ("vfio-pci",)  # when a NIC is bound to it
@@ -41,17 +42,21 @@ done
 
 @dataclass(frozen=True)
 class Programs(Requirement):
-    """Programs, each by its name or its path; ``needed_by`` is for the user."""
+    """Programs, each by its name or its path; ``needed_by`` is for the user.
+
+    With ``as_root`` they are looked for where root finds them: that may be in more folders.
+    """
 
     programs: tuple[str, ...]
     needed_by: str
+    as_root: bool = False
 
     @property
     def subject(self) -> str:
         return f"programs of {self.needed_by}"
 
     def look(self, survey: Survey) -> Finding:
-        missing = _missing(survey, self.server, _PROGRAMS, self.programs, sudo=False)
+        missing = _missing(survey, self.server, _PROGRAMS, self.programs, sudo=self.as_root)
         if missing:
             return failed(f"there is no {', '.join(missing)}", "install it there, or correct the path in the configuration")
         return passed(", ".join(self.programs))
@@ -160,12 +165,17 @@ class DeviceFile(Requirement):
 class HugepageMemory(Requirement):
     """So many MiB of huge pages, of the kernel's default size: free, or memory that they can be made of when they are needed.
 
-    With ``of_each_node`` so many are needed of each NUMA node.
+    Attributes:
+        mebibytes: that are needed, or of several guests by each.
+        needed_by: for the user.
+        of_each_node: whether so many are needed of each NUMA node.
+        guests: how many need them.
     """
 
     mebibytes: int
     needed_by: str
     of_each_node: bool = False
+    guests: int = 1
 
     @property
     def subject(self) -> str:
@@ -173,21 +183,63 @@ class HugepageMemory(Requirement):
 
     def look(self, survey: Survey) -> Finding:
         server = survey.server(self.server)
-        state = server.hugepages.state()
+        state = survey.once(("huge pages", self.server), server.hugepages.state)
         size, counts = state.default_size, state.counts[state.default_size]
-        mebibytes = self.mebibytes * (max(1, len(state.of_nodes)) if self.of_each_node else 1)
-        missing = math.ceil(mebibytes * 1024 / size) - counts.free
+        each = math.ceil(self.mebibytes * (max(1, len(state.of_nodes)) if self.of_each_node else 1) * 1024 / size)
+        missing = each * self.guests - counts.free
         there = f"{counts.free} of {counts.total} pages of {size // 1024} MiB are free"
         if missing <= 0:
             return passed(there)
-        memory = _AVAILABLE.search(server.run(["cat", "/proc/meminfo"]).stdout)
-        if memory and int(memory[1]) >= missing * size:
+        memory = available_memory(survey, self.server)
+        if memory is not None and memory >= missing * size:
             return passed(f"{there}, {missing} more are reserved when {self.needed_by} needs them")
-        wanted = counts.total + missing
+        enough = _at_most((counts.free + (memory or 0) // size) // each) if self.guests > 1 else ""
+        detail = f"{self.needed_by} needs {each * self.guests * size // 1024} MiB: {there}"
+        parameter = f"hugepages={counts.total + missing} on the kernel's command line"
         return failed(
-            f"{self.needed_by} needs {mebibytes} MiB: {there}, and there is no memory for {missing} more",
-            f"free memory, or reserve them when the machine boots: hugepages={wanted} on the kernel's command line",
+            f"{detail}, and there is no memory for {missing} more{enough}",
+            f"free memory, or reserve them when the machine boots: {parameter}{_FEWER if enough else ''}",
         )
+
+
+@dataclass(frozen=True)
+class GuestMemory(Requirement):
+    """Memory for so many guests, each of which may use all of its own: else the kernel ends one of them in the middle of a trial.
+
+    ``mebibytes`` are each guest's.
+    """
+
+    guests: int
+    mebibytes: int
+
+    @property
+    def subject(self) -> str:
+        return "memory of the guests"
+
+    def look(self, survey: Survey) -> Finding:
+        memory = available_memory(survey, self.server)
+        if memory is None:
+            return failed("/proc/meminfo does not tell how much is available", "look at it there: MemAvailable")
+        needed, there = self.guests * self.mebibytes, memory // 1024
+        what = f"{self.guests} guests with {self.mebibytes} MiB each need {needed} MiB"
+        if needed <= there:
+            return passed(f"{what}, {there} MiB are available")
+        detail = f"{what}, but {there} MiB are available{_at_most(there // self.mebibytes)}"
+        remedy = f"free memory, less memory in [guest]{_FEWER}"
+        if survey.servers.host.guest_is_running():
+            return warned(f"{detail}; perhaps a guest that is running has it", f"autotest kill-guest, or {remedy}")
+        return failed(detail, remedy)
+
+
+def available_memory(survey: Survey, server: str) -> int | None:
+    """How many KiB can be had there without swapping, as the kernel estimates it; None where it does not tell."""
+    text = survey.once(("memory", server), lambda: survey.server(server).run(["cat", "/proc/meminfo"]).stdout)
+    found = _AVAILABLE.search(text)
+    return int(found[1]) if found else None
+
+
+def _at_most(guests: int) -> str:
+    return f": enough for {guests} guest{'s' * (guests != 1)}"
 
 
 @dataclass(frozen=True)

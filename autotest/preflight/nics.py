@@ -20,7 +20,32 @@ Link = dict[str, Any]
 _OTHER_END = {"host": "loadgen", "loadgen": "host"}
 # Kinds of links that have the MAC address of the one below or of a port: they are no second NIC.
 _BORROWING = ("bridge", "bond", "team", "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "hsr", "macsec")
+_HEADER = 14  # bytes of Ethernet, which the MTU does not count
 _SHARING = ("bond", "team")  # whose ports all have one MAC address, by design
+
+
+@dataclass(frozen=True)
+class FrameRoom(Requirement):
+    """A test NIC whose MTU leaves room for frames of that size, in bytes without CRC; DPDK sets that of a NIC that it has."""
+
+    size: int
+
+    @property
+    def subject(self) -> str:
+        return "MTU of the NIC"
+
+    def look(self, survey: Survey) -> Finding:
+        config = survey.server(self.server).config
+        link = named(survey.links(self.server), config.test_iface)
+        mtu = link.get("mtu") if link else None
+        if mtu is None:
+            return passed("that of no interface of the kernel")
+        if mtu + _HEADER >= self.size:
+            return passed(f"{mtu}, for frames of up to {mtu + _HEADER} bytes")
+        return failed(
+            f"{config.test_iface} has an MTU of {mtu} bytes, for frames of up to {mtu + _HEADER}: the tests have some of {self.size}",
+            f"ip link set dev {config.test_iface} mtu {self.size - _HEADER}, or no sizes above {mtu + _HEADER}",
+        )
 
 
 @dataclass(frozen=True)
@@ -146,15 +171,11 @@ class GivenAwayNic(Requirement):
             return failed(f"{device} is no network device", f"correct test_iface_addr in [{self.server}]")
         if wrong := _at_another_address(survey, self.server, link, device):
             return wrong
-        if holders := server.pci.holders(address):
-            return self._used(survey, f"{address} is in use: {'; '.join(map(str, holders))}", "end it first")
         if self.functions:
+            if in_use := _in_use(survey, self.server, address):
+                return in_use
             return self._room_for_functions(survey, device)
-        if device.driver == self.driver:
-            return passed(str(device))
-        if reason := server.pci.refusal(address, config.bind_in_use):
-            return failed(f"{address} is somebody else's: {reason}", f"name another NIC in [{self.server}]")
-        return passed(f"{device}; it is bound to {self.driver} for the test")
+        return can_be_bound(survey, self.server, device, self.driver)
 
     def _room_for_functions(self, survey: Survey, device: PciDevice) -> Finding:
         if device.sriov_totalvfs < self.functions:
@@ -163,15 +184,32 @@ class GivenAwayNic(Requirement):
                 "correct test_iface_vfs, or switch SR-IOV on in the firmware's settings",
             )
         if device.sriov_numvfs:
-            return self._used(survey, f"{device} {sriov.already_there(device)}", sriov.how_to_remove(device))
+            return _used(survey, self.server, f"{device} {sriov.already_there(device)}", sriov.how_to_remove(device))
         return passed(f"{device}; {self.functions} of {device.sriov_totalvfs} virtual functions are made for the test")
 
-    def _used(self, survey: Survey, detail: str, remedy: str) -> Finding:
-        """A guest that was started by hand is ended before anything is measured, and what was set up for it goes with it."""
-        host = survey.servers.host
-        if self.server == host.name and host.guest_is_running():
-            return warned(f"{detail}; perhaps by the guest that is running", "autotest kill-guest, then autotest teardown-network")
-        return failed(detail, remedy)
+
+@dataclass(frozen=True)
+class FurtherNic(Requirement):
+    """The NIC of a guest that is not the first one's: as :class:`GivenAwayNic`, but known by its PCI address alone."""
+
+    address: str
+    mac: str
+    driver: str
+
+    @property
+    def subject(self) -> str:
+        return "NICs of further guests"
+
+    def look(self, survey: Survey) -> Finding:
+        server = survey.server(self.server)
+        device = server.pci.require(self.address)
+        if device.interfaces and self.mac not in device.interfaces.values():
+            found = ", ".join(f"{name} with {mac}" for name, mac in device.interfaces.items())
+            what = f"{self.address} is not the NIC with {self.mac}, it is {found}"
+            return failed(what, f"correct guest_nics in [{self.server}]")
+        if not device.is_network:
+            return failed(f"{device} is no network device", f"correct guest_nics in [{self.server}]")
+        return can_be_bound(survey, self.server, device, self.driver)
 
 
 @dataclass(frozen=True)
@@ -182,11 +220,13 @@ class IommuGroup(Requirement):
         address: the PCI address of the NIC.
         of_function: whether it is a virtual function of the NIC that is given away: that will be in a group of its own.
         unsafe_driver: a driver of vfio that will do without an IOMMU, where vfio is told so; None where none will.
+        others: PCI addresses of NICs of other guests.
     """
 
     address: str
     of_function: bool = False
     unsafe_driver: str | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -200,10 +240,38 @@ class IommuGroup(Requirement):
         group = pci.require(self.address).iommu_group
         if self.of_function and group is not None:
             return passed(f"{self.address} is behind one, and so are its virtual functions")
+        if group is not None and (shared := [other for other in self.others if pci.require(other).iommu_group == group]):
+            what = f"{self.address} is in IOMMU group {group} with {', '.join(shared)} of another guest"
+            return failed(f"{what}: only one can have the group", "name NICs of different groups: guest_nics in [host]")
         if problem := pci.group_problem(self.address):
             what, _, remedy = problem.partition(": ")
             return failed(what, remedy)
         return passed(f"group {group} of {self.address} can be given away")
+
+
+def can_be_bound(survey: Survey, name: str, device: PciDevice, driver: str) -> Finding:
+    """Whether the device can be bound to the driver: no process has it open, and the machine does not need it itself."""
+    if in_use := _in_use(survey, name, device.address):
+        return in_use
+    if device.driver == driver:
+        return passed(str(device))
+    server = survey.server(name)
+    if reason := server.pci.refusal(device.address, server.config.bind_in_use):
+        return failed(f"{device.address} is somebody else's: {reason}", f"name another NIC in [{name}]")
+    return passed(f"{device}; it is bound to {driver} for the test")
+
+
+def _in_use(survey: Survey, server: str, address: str) -> Finding | None:
+    holders = survey.server(server).pci.holders(address)
+    return _used(survey, server, f"{address} is in use: {'; '.join(map(str, holders))}", "end it first") if holders else None
+
+
+def _used(survey: Survey, server: str, detail: str, remedy: str) -> Finding:
+    """A guest that was started by hand is ended before anything is measured, and what was set up for it goes with it."""
+    host = survey.servers.host
+    if server == host.name and host.guest_is_running():
+        return warned(f"{detail}; perhaps by the guest that is running", "autotest kill-guest, then autotest teardown-network")
+    return failed(detail, remedy)
 
 
 def named(links: Sequence[Link], name: str | None) -> Link | None:

@@ -29,13 +29,13 @@ class Rehearsal(Requirement):
         host, kind = survey.servers.host, INTERFACE_KINDS[self.interface]
         if host.guest_is_running():
             return warned("not tried: a guest is running that it may belong to", "autotest kill-guest ends it")
-        before = host.journal.standing
+        before, machine = host.journal.standing, host.machine(1)
         # Without its other end the wire has no carrier.
         other_end = nic_ready(survey.servers.loadgen)
         try:
             with other_end, host.test_network(kind, guest=True):
-                kind.attach(host, self.options)
-                kind.check(host)
+                kind.attach(machine, self.options)
+                kind.check(machine)
         except UndoFailed:
             raise
         except AutotestError as error:
@@ -43,5 +43,5 @@ class Rehearsal(Requirement):
                 raise UndoFailed([(change, TestbedError(f"it is left of what failed: {error}")) for change in left]) from error
             return failed(str(error).removeprefix(f"{self.server}: "), "run its command line, which -v shows, by hand")
         finally:
-            host.placed, host.switch_facts = [], {}  # of a process that is no more
+            machine.placed, machine.switch_facts = [], {}  # of a process that is no more
         return passed("starts, and is ended again")

@@ -21,7 +21,7 @@ from typing import IO
 
 import paramiko
 
-from autotest.errors import CommandError, ConnectError
+from autotest.errors import CommandError, ConnectError, WaitTimeout
 from autotest.remote.netns import create_connection
 from autotest.remote.ssh_config import Destination, resolve, route
 from autotest.remote.ssh_login import NoAnswer, login, watched
@@ -37,6 +37,7 @@ from autotest.remote.transport import (
     temporary_beside,
     to_bytes,
 )
+from autotest.remote.wait import wait_for
 from autotest.run import interruption
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
@@ -68,6 +69,7 @@ class SshTransport(Transport):
         self._sftp_client: paramiko.SFTPClient | None = None
         self._is_root: bool | None = None
         self._slowness: float | None = None
+        self._lock = threading.RLock()  # the library's SFTP gives one thread the answers to another's questions
 
     # -- the connection ------------------------------------------------------------------------------------
 
@@ -78,6 +80,10 @@ class SshTransport(Transport):
             ConnectError: with the host and what went wrong.
             HostKeyError: the host's key is unknown or another one than known.
         """
+        with self._lock:
+            self._connect(timeout)
+
+    def _connect(self, timeout: float | None) -> None:
         if self._hops and (transport := self._hops[-1].get_transport()) and transport.is_active():
             return
         self.close()
@@ -141,6 +147,10 @@ class SshTransport(Transport):
         return f" (ProxyCommand: {lines[-1]})" if lines else ""
 
     def close(self) -> None:
+        with self._lock:  # another thread may be about to use the connection
+            self._close()
+
+    def _close(self) -> None:
         self._sftp_client = None
         while self._hops:  # the first hop first: to take leave of one behind a silent one could wait for ever
             self._hops.pop(0).close()
@@ -154,7 +164,28 @@ class SshTransport(Transport):
             self._proxy_errors = None
 
     def _open_channel(self) -> paramiko.Channel:
-        """A session channel, after reconnecting once when the connection turns out to be cut."""
+        """A session channel, after reconnecting once when the connection turns out to be cut.
+
+        A server takes only so many at once, ``MaxSessions`` of sshd_config(5): then it waits for the end of another thread's.
+        """
+        refusal = ""
+
+        def opened() -> paramiko.Channel | None:
+            nonlocal refusal
+            try:
+                with self._lock:
+                    return self._channel_of_connection()
+            except paramiko.ChannelException as error:
+                refusal = str(error)
+                return None
+
+        limit = _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)
+        try:
+            return wait_for(opened, f"{self.name}: a channel of the connection", limit)
+        except WaitTimeout as error:
+            raise ConnectError(f"{error}: {refusal}") from None
+
+    def _channel_of_connection(self) -> paramiko.Channel:
         for attempt in (1, 2):
             self.connect()
             transport = self._hops[-1].get_transport()
@@ -168,6 +199,8 @@ class SshTransport(Transport):
                 self.close()
                 if attempt == 2 or interruption.requested():
                     raise
+            except paramiko.ChannelException:
+                raise  # the connection itself works, and others may be using it
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
                 if attempt == 2:
@@ -313,7 +346,8 @@ class SshTransport(Transport):
     @contextmanager
     def _file_errors(self, path: str) -> Iterator[None]:
         try:
-            yield
+            with self._lock:
+                yield
         except (paramiko.SSHException, EOFError, TimeoutError) as error:
             self.close()
             reason = str(error) or type(error).__name__

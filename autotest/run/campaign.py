@@ -20,6 +20,7 @@ from autotest.results.names import TrialName
 from autotest.results.records import acceptance
 from autotest.results.store import ResultStore
 from autotest.results.verdicts import Verdict
+from autotest.run.name_lengths import too_long
 from autotest.run.recording import Recorder
 from autotest.run.runner import DEFAULT_RETRIES, Failure, Job, Outcome, Runner, Summary
 from autotest.servers.testbed import Servers
@@ -133,9 +134,12 @@ class Campaign:
         """Everything that can be found wrong without touching a machine.
 
         Raises:
-            ConfigError: keys that the plan needs are missing, or an output directory cannot be written.
+            ConfigError: keys that the plan needs are missing, values fit no others or make names too long, or an output
+                directory cannot be written.
         """
         problems = self.kind.missing(testbed, self.set_ups()) + self.unwritable() + self._ambiguous() + self._contradictory()
+        for section in self.sections:
+            problems += self.kind.unfitting(section) + too_long(self.kind, section)
         if problems:
             raise ConfigError(problems)
 
@@ -183,7 +187,11 @@ class Campaign:
 
     def preflight(self, servers: Servers, set_ups: Iterable[Case]) -> Preflight[Case]:
         """Look at the servers for what these set-ups need. Those that lack it are not tried by :meth:`run`."""
-        needs = {set_up: self.kind.requirements(servers.testbed, set_up) for set_up in set_ups}
+        needs = {set_up: list(self.kind.requirements(servers.testbed, set_up)) for set_up in set_ups}
+        for section in self.sections:
+            of_load = tuple(self.kind.needs_of_load(servers.testbed, section))
+            for set_up in self.tree(section).prefixes(self.set_up_depth) if of_load else ():
+                needs.get(set_up, []).extend(of_load)
         found = look(servers, needs)
         self._blocked = {set_up: found.words(blocking) for set_up, blocking in found.blocked().items()}
         return found

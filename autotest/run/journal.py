@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -82,6 +83,7 @@ class Journal:
         self._lines = 0
         self._file: int | None = None
         self._unreachable: dict[str, ConnectError] = {}
+        self._lock = threading.RLock()  # changes are noted by the threads of several machines
         self._is_nested = False  # within a context that undoes what is changed in it
 
     @property
@@ -96,7 +98,8 @@ class Journal:
     @property
     def standing(self) -> tuple[Change, ...]:
         """The changes that are not undone, in the order in which they were made."""
-        return tuple(self._standing.values())
+        with self._lock:
+            return tuple(self._standing.values())
 
     def begin(self) -> None:
         """Make the file before anything is held or changed: a process that dies is then known to have been at work.
@@ -116,35 +119,39 @@ class Journal:
         Raises:
             TestbedError: the journal cannot be written, so the change must not be made.
         """
-        change = Change(self._last + 1, server, kind, dict(details), boot, machine)
-        self._last = change.number
-        self._standing[change.number] = change
-        try:
-            self._write(_change_line(change), durable=True)
-        except OSError as error:
-            del self._standing[change.number]
-            raise TestbedError(f"the journal {self._path} cannot be written: {error.strerror}; nothing is changed") from None
+        with self._lock:
+            change = Change(self._last + 1, server, kind, dict(details), boot, machine)
+            self._last = change.number
+            self._standing[change.number] = change
+            try:
+                self._write(_change_line(change), durable=True)
+            except OSError as error:
+                del self._standing[change.number]
+                raise TestbedError(f"the journal {self._path} cannot be written: {error.strerror}; nothing is changed") from None
 
     def settle(self, server: str, kind: str, details: Mapping[str, str]) -> None:
         """Nothing is left to undo of the last change that was noted like this."""
-        like = [change for change in self.standing if (change.server, change.kind, change.details) == (server, kind, details)]
-        for change in like[-1:]:
-            self._undone(change)
+        with self._lock:
+            like = [change for change in self.standing if (change.server, change.kind, change.details) == (server, kind, details)]
+            for change in like[-1:]:
+                self._undone(change)
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self, server: str = "") -> Iterator[None]:
         """All changes that are made within the context are undone at its end, whatever ends it.
+
+        Those of one server only, where it is named: what happens to others at the same time is none of its business.
 
         Raises:
             UndoFailed: at the end of a context that is left in order. Else it is logged, and the first error goes on.
         """
         mark = self._last
-        with self._undone_after_error(mark) as outermost:
+        with self._undone_after_error(mark, server) as outermost:
             yield
-        self._undo_all(mark, outermost)
+        self._undo_all(mark, outermost, server)
 
     @contextmanager
-    def _undone_after_error(self, mark: int) -> Iterator[bool]:
+    def _undone_after_error(self, mark: int, server: str = "") -> Iterator[bool]:
         """Gives whether it is the outermost one; an interruption may keep one within it from being left at all."""
         outermost, self._is_nested = not self._is_nested, True
         try:
@@ -152,13 +159,13 @@ class Journal:
         except BaseException:
             self._is_nested = not outermost
             try:
-                self._undo_all(mark, outermost)
+                self._undo_all(mark, outermost, server)
             except UndoFailed as error:
                 log.error(error)
             raise
         self._is_nested = not outermost
 
-    def _undo_all(self, mark: int, outermost: bool) -> None:
+    def _undo_all(self, mark: int, outermost: bool, server: str) -> None:
         """As :meth:`undo`; Ctrl-C meanwhile asks for just that, so it is done to the end before it is passed on.
 
         In a hurry the outermost context undoes all at once: what ends with a machine need not be undone on it.
@@ -166,18 +173,18 @@ class Journal:
         if requested() and not outermost:
             return
         try:
-            self.undo(mark)
+            self.undo(mark, server)
         except KeyboardInterrupt:
             if not outermost:
                 raise
             try:
-                self.undo(mark)
+                self.undo(mark, server)
             except UndoFailed as error:
                 log.error(error)
             raise
 
-    def undo(self, after: int = 0, say: Callable[[str], None] = log.debug) -> None:
-        """Undo the changes after that number, the last one first; ``say`` is told what was done.
+    def undo(self, after: int = 0, server: str = "", say: Callable[[str], None] = log.debug) -> None:
+        """Undo the changes after that number, of one server or of all, the last one first; ``say`` is told what was done.
 
         A change that cannot be undone does not keep the others. Changes of a machine that ends with one of these
         changes end with it.
@@ -188,7 +195,7 @@ class Journal:
         problems: list[tuple[Change, Exception]] = []
         if not requested():
             self._unreachable.clear()
-        chosen = [change for change in self.standing if change.number > after]
+        chosen = [change for change in self.standing if change.number > after and server in ("", change.server)]
         ending = {change.machine: change.number for change in reversed(chosen) if change.machine}
         for change in reversed(chosen):
             if change.number > ending.get(change.server, change.number):
@@ -255,11 +262,12 @@ class Journal:
                 self._path.parent.rmdir()
 
     def _undone(self, change: Change) -> None:
-        self._standing.pop(change.number, None)
-        try:
-            self._write({"undone": change.number})
-        except OSError as error:  # it is undone all the same, and to undo it again does no harm
-            log.debug("the journal %s cannot be written: %s", self._path, error)
+        with self._lock:
+            self._standing.pop(change.number, None)
+            try:
+                self._write({"undone": change.number})
+            except OSError as error:  # it is undone all the same, and to undo it again does no harm
+                log.debug("the journal %s cannot be written: %s", self._path, error)
 
     def _write(self, line: Mapping[str, Any], durable: bool = False) -> None:
         if self._path is None:

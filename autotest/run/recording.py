@@ -53,5 +53,7 @@ class Recorder:
 
 def identity(kind: MeasurementKind, determines: Mapping[str, Plain], section: Section) -> Identity:
     """What determines a result, the settings of the section with it."""
-    settings = {f"settings.{name}": section.settings[name] for name in kind.determining}
-    return Identity({**determines, **settings})
+    unsaid = {setting.name: setting.default for setting in kind.settings if setting.name in kind.determining_where_set}
+    settings = {name: section.settings[name] for name in kind.determining}
+    said = {f"settings.{name}": value for name, value in settings.items() if name not in unsaid or value != unsaid[name]}
+    return Identity({**determines, **said})

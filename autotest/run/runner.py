@@ -180,8 +180,8 @@ class Runner(Generic[Context]):
     def _leave_what_broke(self, error: Exception, keep: int) -> str:
         """Leave the stages from the one that broke on; returns what is known of why a trial or a stage failed.
 
-        At most the first ``keep`` stay. Where no stage is found broken, a trial's last one is made anew, or the stage
-        itself tried again; what fails again gets all of them made anew.
+        At most the first ``keep`` stay; 0 makes all anew. Where no stage is found broken, a trial's last one is made anew, or
+        the stage itself tried again; what fails again gets all of them made anew.
         """
         broken = self._entered.broken()
         if broken is None:
@@ -189,8 +189,8 @@ class Runner(Generic[Context]):
             return str(error) or type(error).__name__  # TimeoutError() has no text
         index, stage, cause = broken
         self._expected(cause)
-        self._entered.leave_from(index)
-        self._entered.leave(min(keep, index))
+        self._entered.leave_broken(index, mend=keep > 0)
+        self._entered.leave(min(keep, len(self._entered)))
         return f"{stage}: {cause}\nseen as: {error}"
 
     def _failed(self, job: Job, reason: str, blames_set_up: bool) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -27,6 +27,10 @@ class Stage(Generic[Context]):
         check: raises when what was set up does not work any more; asked after a failure. None: never asked.
         end: makes an end of what is found broken before the stages that were entered on it are left, which then have
             nothing to undo on it.
+        change: goes from one value of the parameter to another without being left; returns whether that is possible. All
+            values before it are the same, and the stages that were entered on it have been left.
+        mend: makes work again what is found broken, and keeps the rest of it; the stages that were entered on it have been
+            left. None: it is left and entered anew.
     """
 
     name: str
@@ -34,6 +38,17 @@ class Stage(Generic[Context]):
     enter: Callable[[Context, Case], AbstractContextManager[object]]
     check: Callable[[Context, Case], None] | None = None
     end: Callable[[Context, Case], None] | None = None
+    change: Callable[[Context, Case, Case], bool] | None = None
+    mend: Callable[[Context, Case], None] | None = None
+
+
+@dataclass
+class _Entered:
+    """A stage that is set up, for which prefix, and whether it was found broken since."""
+
+    prefix: Case
+    manager: AbstractContextManager[object]
+    broken: bool = False
 
 
 class EnteredStages(Generic[Context]):
@@ -49,51 +64,85 @@ class EnteredStages(Generic[Context]):
         self._stages = tuple(stages)
         self._context = context
         self._on_error = on_error
-        self._entered: list[tuple[Case, AbstractContextManager[object]]] = []
+        self._entered: list[_Entered] = []
 
     def prefix(self, index: int, case: Case) -> Case:
         """The part of the case that the stage at that index depends on."""
         return case.prefix(case.names.index(self._stages[index].parameter) + 1)
 
     def move_to(self, case: Case) -> None:
-        """Leave and enter stages until exactly those of the case are set up.
+        """Leave, change, mend and enter stages until exactly those of the case are set up.
 
         Raises:
-            StageFailed: a stage could not be entered; those before it stay entered.
+            StageFailed: a stage could not be set up; those before it stay entered.
         """
         common = 0
-        while common < len(self._entered) and self._entered[common][0] == self.prefix(common, case):
+        while common < len(self._entered) and self._is_as_wanted(common, case):
             common += 1
-        self.leave(keep=common)
-        for index in range(common, len(self._stages)):
+        if common < len(self._entered):
+            self.leave(keep=common + 1)
+            if not self._is_brought(common, case):
+                self.leave(keep=common)
+        for index in range(len(self._entered), len(self._stages)):
             prefix = self.prefix(index, case)
-            try:
+            with self._failing(index, prefix):
                 manager = self._stages[index].enter(self._context, prefix)
                 manager.__enter__()
-            except Exception as error:
-                raise StageFailed(index, self._stages[index].name, prefix, error) from error
-            self._entered.append((prefix, manager))
+            self._entered.append(_Entered(prefix, manager))
+
+    def _is_as_wanted(self, index: int, case: Case) -> bool:
+        entered = self._entered[index]
+        return entered.prefix == self.prefix(index, case) and not entered.broken
+
+    def _is_brought(self, index: int, case: Case) -> bool:
+        """Mend or change the last stage that is entered, if that makes it the one of the case; returns whether it is."""
+        stage, entered, prefix = self._stages[index], self._entered[index], self.prefix(index, case)
+        is_the_same, is_akin = entered.prefix == prefix, entered.prefix.prefix(len(prefix) - 1) == prefix.prefix(len(prefix) - 1)
+        try:
+            with self._failing(index, prefix):
+                if is_the_same:
+                    assert entered.broken
+                    if stage.mend is None:
+                        return False
+                    stage.mend(self._context, prefix)
+                elif entered.broken or not is_akin or stage.change is None:
+                    return False
+                elif not stage.change(self._context, entered.prefix, prefix):
+                    return False
+        except BaseException:
+            self.leave(keep=index)
+            raise
+        self._entered[index] = _Entered(prefix, entered.manager)
+        return True
+
+    @contextmanager
+    def _failing(self, index: int, prefix: Case) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise StageFailed(index, self._stages[index].name, prefix, error) from error
 
     def broken(self) -> tuple[int, str, Exception] | None:
         """The first stage from the root that does not work any more: how many work before it, its name, the reason."""
-        for index, (prefix, _) in enumerate(self._entered):
+        for index, entered in enumerate(self._entered):
             stage = self._stages[index]
             if stage.check:
                 try:
-                    stage.check(self._context, prefix)
+                    stage.check(self._context, entered.prefix)
                 except Exception as error:
                     return index, stage.name, error
         return None
 
-    def leave_from(self, index: int) -> None:
-        """Leave a stage that is broken, and those after it."""
-        stage, (prefix, _) = self._stages[index], self._entered[index]
+    def leave_broken(self, index: int, mend: bool) -> None:
+        """Leave a stage that is broken, and those after it; with ``mend`` it stays where it can be mended when it is needed."""
+        stage, entered = self._stages[index], self._entered[index]
         if stage.end:
             try:
-                stage.end(self._context, prefix)
+                stage.end(self._context, entered.prefix)
             except (AutotestError, OSError) as error:
                 log.debug("%s cannot be ended, leaving it tries again: %s", stage.name, error)
-        self.leave(keep=index)
+        entered.broken = mend and stage.mend is not None
+        self.leave(keep=index + entered.broken)
 
     def __len__(self) -> int:
         return len(self._entered)
@@ -102,7 +151,7 @@ class EnteredStages(Generic[Context]):
         """Leave all stages but the first ``keep``, in reverse order; an error of one does not keep the others."""
         interruption: BaseException | None = None
         while len(self._entered) > keep:
-            _, manager = self._entered.pop()
+            manager = self._entered.pop().manager
             name = self._stages[len(self._entered)].name
             try:
                 try:

@@ -44,7 +44,7 @@ class Guest(DeviceUnderTest):
         """
         found = super().transport
         if found.is_local:
-            raise TestbedError(f"guest: fqdn {self.config.fqdn} is this machine, not a guest: give the guest's own name")
+            raise TestbedError(f"{self.name}: fqdn {self.config.fqdn} is this machine, not a guest: give the guest's own name")
         return found
 
     @property
@@ -67,7 +67,7 @@ class Guest(DeviceUnderTest):
             self.nic = found[0]
         else:
             what = ", ".join(found) or "no network interface"
-            raise TestbedError(f"guest: {what} has the MAC address {mac} of the interface under test")
+            raise TestbedError(f"{self.name}: {what} has the MAC address {mac} of the interface under test")
         link = self.run(["readlink", "--", f"/sys/class/net/{self.nic}/device/driver"], check=False).stdout
         return link.strip().rpartition("/")[2]
 

@@ -25,6 +25,7 @@ from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
 T = TypeVar("T")
 
 _RUN_FROM_CHECKOUT = ("autotest", "moonprogs")  # its folders that a measurement depends on
+_COUNTED_UP = ("command line", "kernel arguments")  # of a guest: those of the first with other numbers
 _UNAFFECTED = "Not affected"
 _OF_KVM = ("KVM:", "VMX:")  # what follows in the kernel's words on a vulnerability changes when the first guest starts
 
@@ -68,10 +69,23 @@ class Inspection:
         return {"name": name, "configuration": sections}
 
     def machines(self) -> dict[str, Any]:
-        """``machines`` of ``trial_*.json``: facts of host and loadgen, and of the guest where one runs."""
+        """``machines`` of ``trial_*.json``: facts of host and loadgen, and of the guest where one runs.
+
+        Of several guests ``guest`` is the first that is there, and of ``other guests`` it is said how they differ from it.
+        """
         servers = self.servers
         host, loadgen = self.facts(servers.host).record(), self.facts(servers.loadgen).record()
-        return {"host": host, "guest": dict(servers.host.guest_facts), "loadgen": loadgen}
+        first, *others = servers.host.guests.present or [servers.host.machine(1)]
+        found = {"host": host, "guest": dict(first.facts), "loadgen": loadgen}
+        if others:
+            of_first = first.facts.items()
+            found["other guests"] = {
+                machine.name: {
+                    key: value for key, value in machine.facts.items() if key not in _COUNTED_UP and (key, value) not in of_first
+                }
+                for machine in others
+            }
+        return found
 
     def versions(self) -> dict[str, str | None]:
         """``versions`` of ``trial_*.json``."""
@@ -107,15 +121,15 @@ class Inspection:
         values |= {key: value for key, value in seen.items() if value is not None}
         return {f"{server.name}.{key}": value for key, value in values.items()}
 
-    def guest(self, settings: GuestSettings) -> dict[str, Plain]:
-        """What of QEMU and the guest that it is about to run determines a result.
+    def guest(self, settings: GuestSettings, count: int = 1) -> dict[str, Plain]:
+        """What of QEMU and the guests that it is about to run determines a result; all guests are alike.
 
         The checksum of a disk that the guest writes to would be another after each boot: of such a disk it is told only
         which one it is.
         """
         host, config = self.servers.host, self.servers.testbed.guest
         qemu = self._qemu(settings.program(host.config))
-        disk, is_kept = host.config.root_disk_file or "", host.config.root_disk_snapshot
+        disk, is_kept = host.config.root_disk_file or "", host.config.root_disk_snapshot or count > 1
         wanted = host.config.accelerator
         return {
             **qemu,
@@ -131,8 +145,18 @@ class Inspection:
             "guest.cpu model": config.cpu_model,
             "guest.accelerator": self._accelerator(settings) if wanted == "auto" else wanted,
             **_only_where_set(settings, host.config, config),
+            **self._further_nics(settings, count),
             **configured(host.config, roles(vhost=settings.options.vhost, switch=settings.interface.has_process)),
         }
+
+    def _further_nics(self, settings: GuestSettings, count: int) -> dict[str, Plain]:
+        """The NICs that guests other than the first have of their own; nothing where they have none."""
+        host, kind = self.servers.host, settings.interface
+        shares = kind.needs.driver_key == "test_iface_vfio_driv" and host.config.test_iface_vfs
+        if count == 1 or shares or kind.nic_driver(host.config) is None:
+            return {}
+        devices = [host.pci.show(address) for address, _ in host.config.guest_nics[: count - 1]]
+        return {"guests.nics": several(f"{device.vendor:04x}:{device.device:04x}" if device else "none" for device in devices)}
 
     def _switch(self, settings: GuestSettings) -> dict[str, Plain]:
         """The program between wire and guest; nothing where there is none."""

@@ -15,7 +15,14 @@ class LoadGen(Server):
     """The machine that sends the load and takes the latency samples."""
 
     def run_load(
-        self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], seconds: float, timeout: float
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        fetch: Mapping[str, Path],
+        seconds: float,
+        timeout: float,
+        give: Mapping[str, str] | None = None,
     ) -> ProgramEnd:
         """Run a MoonGen program to its end; see :meth:`autotest.traffic.moongen.MoonGen.run`.
 
@@ -23,4 +30,4 @@ class LoadGen(Server):
         """
         if self.config.test_iface_dpdk_driv:
             timeout += _DPDK_START
-        return MoonGen(self).run(program, arguments, fetch=fetch, seconds=seconds, timeout=timeout)
+        return MoonGen(self).run(program, arguments, give=give or {}, fetch=fetch, seconds=seconds, timeout=timeout)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from autotest.config.guests import name_of
 from autotest.config.testbed import HostConfig
 from autotest.errors import QemuError, TestbedError
 from autotest.results.identity import Plain
@@ -124,7 +125,9 @@ def _microseconds(server: Server, path: str) -> int:
 # -- placing -----------------------------------------------------------------------------------------------
 
 
-def place_guest(server: Server, config: HostConfig, pid: int, control: Qmp, *, vhost: bool) -> tuple[Thread, ...]:
+def place_guest(
+    server: Server, config: HostConfig, pid: int, control: Qmp, *, vhost: bool, number: int = 1
+) -> tuple[Thread, ...]:
     """Place the threads of a QEMU, and of the kernel for its vhost devices, as configured.
 
     Args:
@@ -132,6 +135,7 @@ def place_guest(server: Server, config: HostConfig, pid: int, control: Qmp, *, v
         pid: of QEMU.
         control: its QMP.
         vhost: whether it has a vhost device, so that there must be threads of it.
+        number: of the guest; the CPUs of guest 2 are those behind guest 1's, and so on.
 
     Returns:
         All its threads as they are now, with names like ``vcpu 0``; nothing where nothing is configured.
@@ -151,7 +155,7 @@ def place_guest(server: Server, config: HostConfig, pid: int, control: Qmp, *, v
     with_roles = _guest_roles(found, vcpus, iothreads)
     if vhost and configured(config, [VHOST]) and not with_roles[VHOST]:
         raise TestbedError(f"{server.name}: [host] cpus_vhost or scheduling_vhost is set, but QEMU has no vhost thread")
-    return _place(server, config, "guest", pid, with_roles, others=QEMU)
+    return _place(server, config, name_of(number), pid, with_roles, others=QEMU, number=number)
 
 
 def place_switch(server: Server, config: HostConfig, pid: int) -> tuple[Thread, ...]:
@@ -215,10 +219,19 @@ def _guest_roles(
 
 
 def _place(
-    server: Server, config: HostConfig, name: str, pid: int, with_roles: Mapping[str, Sequence[Thread]], *, others: str
+    server: Server,
+    config: HostConfig,
+    name: str,
+    pid: int,
+    with_roles: Mapping[str, Sequence[Thread]],
+    *,
+    others: str,
+    number: int = 1,
 ) -> tuple[Thread, ...]:
     """Note how the threads are, place them, and see that they are. Those made meanwhile get what the role ``others`` gets."""
-    wanted = {thread: each for role, found in with_roles.items() for thread, each in _shares(config, role, found).items()}
+    wanted = {
+        thread: each for role, found in with_roles.items() for thread, each in _shares(config, role, found, number).items()
+    }
     role_of = {(thread.tid, thread.start): (role, thread) for role, found in with_roles.items() for thread in found}
     maker = next((thread for thread in wanted if thread.tid == pid), next(iter(wanted)))
     of_others = setting(*_wanted(config, others)) if configured(config, [others]) else None
@@ -239,10 +252,12 @@ def _place(
     return tuple(threads)
 
 
-def _shares(config: HostConfig, role: str, found: Sequence[Thread]) -> dict[Thread, Setting]:
+def _shares(config: HostConfig, role: str, found: Sequence[Thread], number: int = 1) -> dict[Thread, Setting]:
+    """What each thread gets. The guests take the CPUs of a list in turn; behind its end they begin again, and share."""
     cpus, scheduling = _wanted(config, role)
-    if role in _CPU_EACH and len(cpus) >= len(found):
-        return {thread: setting(cpus[number : number + 1], scheduling) for number, thread in enumerate(found)}
+    if role in _CPU_EACH and cpus and len(cpus) >= len(found):
+        first = (number - 1) * len(found)
+        return {thread: setting((cpus[(first + place) % len(cpus)],), scheduling) for place, thread in enumerate(found)}
     return dict.fromkeys(found, setting(cpus, scheduling))
 
 

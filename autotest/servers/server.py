@@ -233,7 +233,7 @@ class Server:
         for path, name in zip(files, names, strict=True):
             if there.get(f"./{name}") != hashlib.sha256(path.read_bytes()).hexdigest():
                 mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
-                with self.journal.scope():
+                with self.journal.scope(self.name):
                     self.transport.put(path, posixpath.join(target, name), mode)
                 copied += 1
         return copied

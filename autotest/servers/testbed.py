@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from autotest.config.guests import number_of
 from autotest.config.testbed import Testbed
 from autotest.errors import TestbedError
 from autotest.remote.transport import Transport
@@ -50,23 +51,33 @@ class Servers:
         self._undo_more = undo_more
         self.journal = Journal(self.undo, journal_file, header)
         self.host = Host(testbed, ways.get("host"), self.journal)
-        self.guest = Guest("guest", testbed.guest, journal=self.journal)
         self.loadgen = LoadGen("loadgen", testbed.loadgen, ways.get("loadgen"), self.journal)
         self.host.far_end_sleeps = testbed.loadgen.test_iface_dpdk_driv is not None
 
+    @property
+    def guest(self) -> Guest:
+        """The guest, or the first of several."""
+        return self.host.machine(1).guest
+
     def all(self) -> tuple[Server, ...]:
+        """The servers, of several guests the first."""
         return (self.host, self.guest, self.loadgen)
+
+    def _named(self, name: str) -> Server | None:
+        if number_of(name) is not None:
+            return self.host.named_machine(name).guest
+        return {"host": self.host, "loadgen": self.loadgen}.get(name)
 
     def undo(self, change: Change) -> str | None:
         """Undo a change of one of the servers; says what was done, None where nothing was left to do."""
-        server = next((server for server in self.all() if server.name == change.server), None)
+        server = self._named(change.server)
         if server is None:
             if self._undo_more:
                 return self._undo_more(change)
             raise TestbedError(f"the journal names a server {change.server!r}, which this testbed has not")
         if self.host.transport.is_gone and server is not self.loadgen:
             return None
-        if server is self.guest and not self.host.guest_is_running():
+        if isinstance(server, Guest) and not self.host.named_machine(server.name).is_running():
             return None  # what was changed in a guest ended with it
         return undo(server, change)
 

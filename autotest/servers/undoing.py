@@ -69,6 +69,10 @@ def _xdp(server: Server, name: str, mode: str) -> str:
     return _said(server.links.detach_xdp(name, mode), "detached")
 
 
+def _forwarding(server: Server, name: str, mac: str) -> str:
+    return _said(server.links.remove_forwarding(name, mac), "removed")
+
+
 def _promiscuous(server: Server, name: str) -> str:
     return _said(server.links.end_promiscuous(name), "takes only its own frames again")
 
@@ -108,11 +112,11 @@ def _session(server: Server, name: str, end_signal: str, grace: str) -> str:
     return _said(session.stop(hurry=requested()), "ended")
 
 
-def _guest(server: Server, **_: str) -> str:
+def _guest(server: Server, name: str = "guest", **_: str) -> str:
     from autotest.servers.host import Host  # the one kind of server that has guests
 
     assert isinstance(server, Host)
-    return _said(server.kill_guest(hurry=requested()), "ended")
+    return _said(server.named_machine(name).kill(hurry=requested()), "ended")
 
 
 def _placement(server: Server, name: str, before: str) -> str:
@@ -135,6 +139,7 @@ _UNDOINGS: dict[str, Callable[..., str]] = {
     "neighbour": _neighbour,
     "xdp": _xdp,
     "promiscuous": _promiscuous,
+    "forwarding": _forwarding,
     "driver": _driver,
     "autoprobe": _autoprobe,
     "virtual-functions": _virtual_functions,
@@ -145,4 +150,4 @@ _UNDOINGS: dict[str, Callable[..., str]] = {
     "placement": _placement,
     "file": _file,
 }
-_OF_ITS_NETWORK = ("link", "up", "port", "address", "neighbour", "xdp", "promiscuous")
+_OF_ITS_NETWORK = ("link", "up", "port", "address", "neighbour", "xdp", "promiscuous", "forwarding")

@@ -92,16 +92,25 @@ class MoonGen:
         raise TrafficError(f"{self._server.name}: moongen_dir {folder} holds neither {' nor '.join(BINARIES)}")
 
     def run(
-        self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], seconds: float, timeout: float
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        fetch: Mapping[str, Path],
+        seconds: float,
+        timeout: float,
+        give: Mapping[str, str] | None = None,
     ) -> ProgramEnd:
         """Run a program to its end.
 
         Args:
             program: its file name.
-            arguments: what follows the port. The text ``{name}`` in one stands for the path of a file there.
+            arguments: what follows the port. The text ``{name}`` in one stands for the path of a file there, ``@{name}`` for
+                that path behind the sign.
             fetch: such names, and where the files go on this machine; a program that failed may have written none.
             seconds: how long it is expected to run; in this time its end is looked for only once a second.
             timeout: seconds after which it counts as hanging.
+            give: such names, and the text of the files that the program reads.
 
         Raises:
             TrafficError: it hangs, or works with another NIC than the configured one; with the tail of its output.
@@ -109,14 +118,16 @@ class MoonGen:
         server = self._server
         session = self._session(program)
         unique = os.urandom(6).hex()
-        remote = {key: server.state_file(f"{session.name}-{unique}.{key}") for key in fetch}
-        places = {f"{{{key}}}": path for key, path in remote.items()}
+        remote = {key: server.state_file(f"{session.name}-{unique}.{key}") for key in (*fetch, *(give or ()))}
+        places = {f"{sign}{{{key}}}": f"{sign}{path}" for key, path in remote.items() for sign in ("", "@")}
         filled = [places.get(argument, argument) for argument in arguments]
         command = self.command(program, filled)
         with server.journal.scope():
             nic = self._nic()
             for path in remote.values():
                 server.note("file", path=path)
+            for key, text in (give or {}).items():
+                server.transport.write(remote[key], text)
             session.stop()  # what a run without a journal may have left
             before = self._frames()
             session.start(command, sudo=True)
@@ -131,7 +142,7 @@ class MoonGen:
                 dpdk.require_nic(server, nic, output, failed=code != 0)
             self._let_counters_settle()
             interface = _difference(before, self._frames())
-            for key, path in remote.items():
+            for key, path in ((key, remote[key]) for key in fetch):
                 if server.run(["test", "-e", path], check=False).code == 0:
                     server.transport.get(path, fetch[key])
                 elif code == 0:

@@ -53,13 +53,13 @@ STAYS = 'print("io packet forwarding\\nPress enter to exit")\nsys.stdin.read()'
     ],
 )
 def test_command_line_of_testpmd(config: HostConfig, queues: int, expected: str) -> None:
-    assert " ".join(vhost_user.testpmd(config, "/run/s", queues, "0-1")) == expected
+    assert " ".join(vhost_user.testpmd(config, config.test_iface_addr or "nic", "/run/s", queues, "0-1")) == expected
 
 
 @pytest.mark.parametrize(("iface", "socket"), [("a,b", "/s"), ("nic", "/run/a,client=0"), ("a[0]", "/s"), ("nic", "/a b")])
 def test_a_name_that_dpdk_would_take_apart_is_refused(iface: str, socket: str) -> None:
     with pytest.raises(TestbedError, match="DPDK takes nothing named"):
-        vhost_user.testpmd(replace(KERNEL_NIC, test_iface=iface), socket, 1, "0")
+        vhost_user.testpmd(KERNEL_NIC, iface, socket, 1, "0")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def flags(host: Host) -> list[str]:
 
 def run(host: Host) -> None:
     KIND.set_up(host, True)
-    KIND.attach(host, OPTIONS)
+    KIND.attach(host.machine(1), OPTIONS)
 
 
 def test_the_switch_lives_as_long_as_its_scope_and_the_nic_takes_all_frames(
@@ -102,7 +102,7 @@ def test_the_switch_lives_as_long_as_its_scope_and_the_nic_takes_all_frames(
         pid = host.session("testpmd").pid()
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16] == "7"
         assert "PROMISC" in flags(host)
-        KIND.check(host)
+        KIND.check(host.machine(1))
     assert flags(host) == before and not Path(f"/proc/{pid}").exists() and not socket.exists()
 
 
@@ -172,11 +172,11 @@ def test_a_switch_that_ended_or_hangs_is_named(make_host: Callable[..., Host], p
         session = host.session("testpmd")
         host.run(["kill", "-STOP", str(session.pid())])
         with pytest.raises(TestbedError, match="(?s)testpmd does not work: its process is stopped:.*Press enter"):
-            KIND.check(host)
+            KIND.check(host.machine(1))
         host.run(["kill", "-KILL", str(session.pid())])
         session.wait(5)
         with pytest.raises(TestbedError, match="(?s)host: testpmd ended with exit code 137:.*Press enter"):
-            KIND.check(host)
+            KIND.check(host.machine(1))
 
 
 def test_a_nic_of_dpdk_without_an_address_is_refused_before_anything_is_touched(make_host: Callable[..., Host]) -> None:

@@ -16,6 +16,7 @@ from autotest.interfaces import INTERFACE_KINDS, InterfaceKind, InterfaceOptions
 from autotest.qemu.parts import Machine
 from autotest.servers.guest import GuestSettings
 from autotest.servers.host import Host
+from autotest.servers.virtual_machine import VirtualMachine
 
 NIC = "0000:51:00.0"
 MAC = "52:54:00:fa:00:60"
@@ -43,10 +44,12 @@ class Started(Exception):
 
 @pytest.mark.parametrize("kind", ALL, ids=str)
 def test_command_line_of_each_kind(make_host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, kind: InterfaceKind) -> None:
-    host = make_host(vmux_path="/opt/vmux", vmux_socket_path="/run/v.sock", test_iface_addr=NIC)
+    host = make_host(
+        vmux_path="/opt/vmux", vmux_socket_path="/run/v.sock", test_iface_addr=NIC, test_iface_vfio_driv="vfio-pci"
+    )
     seen: list[str] = []
 
-    def start(host: Host, session: Any, command: list[str], *rest: object) -> None:
+    def start(machine: VirtualMachine, session: Any, command: list[str], *rest: object) -> None:
         seen.extend(command)
 
     monkeypatch.setattr("autotest.interfaces.process.start", start)
@@ -56,7 +59,7 @@ def test_command_line_of_each_kind(make_host: Callable[..., Host], monkeypatch: 
     with host.journal.scope():
         if "test_tap" in kind.host_keys_of_guest:
             kind.set_up(host, True)
-        kind.attach(host, OPTIONS)
+        kind.attach(host.machine(1), OPTIONS)
     ulimit = ["sh", "-c", 'ulimit -n 4096 && exec "$@"', "sh"]
     assert seen[: len(ulimit)] == ulimit
     assert " ".join(seen[len(ulimit) :]) == f"/opt/vmux -q -s /run/v.sock {COMMANDS[kind.name]}"
@@ -85,7 +88,7 @@ def test_qemu_is_the_build_with_vfio_user_and_gets_the_socket(make_host: Callabl
 
 def run(host: Host) -> None:
     TAP.set_up(host, True)
-    TAP.attach(host, OPTIONS)
+    TAP.attach(host.machine(1), OPTIONS)
 
 
 def link_names(host: Host) -> set[str]:
@@ -106,7 +109,7 @@ def test_vmux_lives_as_long_as_its_scope_behind_the_socket_with_files_enough(
         limit = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "open files" in line]
         assert limit[0].split()[3] == "4096"
         assert "-t tap -m e1000-emu\n" in session.output()
-        TAP.check(host)
+        TAP.check(host.machine(1))
     assert link_names(host) == before and not socket.exists() and not Path(f"/proc/{pid}").exists()
 
 
@@ -134,7 +137,7 @@ def test_what_is_no_socket_stays_where_the_socket_shall_be_and_is_named(
     host = make_host(vmux_path=program(STAYS), testpmd_path=program(STAYS), **{key: str(path)})
     with pytest.raises(TestbedError, match=f"^host: {path} .* {key} "), host.journal.scope():
         kind.set_up(host, True)
-        kind.attach(host, OPTIONS)
+        kind.attach(host.machine(1), OPTIONS)
     assert os.lstat(path).st_ino == was.st_ino and os.lstat(path).st_mode == was.st_mode
     assert kind.session and not host.session(kind.session).is_running()
 
@@ -157,7 +160,7 @@ def test_a_vmux_that_does_not_get_ready_is_named_with_its_last_words_and_all_is_
     with pytest.raises(TestbedError) as raised, host.journal.scope():
         run(host)
         host.session("vmux").wait(5)  # one that dies just after its socket was seen is found by the next look
-        TAP.check(host)
+        TAP.check(host.machine(1))
     assert str(raised.value).startswith(f"host: {reason.format(socket=socket)}")
     assert link_names(host) == before and not os.path.lexists(socket)
     assert not host.session("vmux").is_running() and host.journal.standing == ()
@@ -170,7 +173,7 @@ def test_a_vmux_that_dies_later_is_named(make_host: Callable[..., Host], program
         host.run(["kill", "-KILL", str(host.session("vmux").pid())])
         host.session("vmux").wait(5)
         with pytest.raises(TestbedError, match="(?s)host: vmux ended with exit code 137:\nlistening"):
-            TAP.check(host)
+            TAP.check(host.machine(1))
 
 
 def test_a_vmux_that_ignores_its_signal_is_ended_by_force(

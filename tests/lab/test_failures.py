@@ -120,7 +120,7 @@ def test_an_admin_network_that_is_cut_in_a_trial_is_made_anew(lab: LabCommand, t
     with RunningCampaign(lab, tests) as campaign:
         campaign.next_trial()
         inside("host", "ip", "link", "set", "tap-admin", "down")
-        campaign.logged("admin network: host: tap-admin is down\n")
+        campaign.logged("guest: host: tap-admin is down\n")
         log = campaign.end()
     assert log.count("s after QEMU's start") == 2
     assert done(tests) == 2 and failures(tests) == []

@@ -14,6 +14,7 @@ from autotest.measurements.load_latency import KIND, infix, missing
 from autotest.plan.parameters import Case, Section
 from autotest.results.names import TrialName, parse_file_name, parse_load_latency_infix
 from autotest.results.verdicts import DEFAULT_TOLERANCES, Tolerances, Verdict
+from autotest.traffic.frame_sizes import FrameSizes
 
 NAMES = (*(parameter.name for parameter in KIND.parameters), "repetition")
 
@@ -29,7 +30,9 @@ def case(machine: str, interface: str, reflector: str = "xdp", **more: Any) -> C
         "queues": None,
         "rx_queue_size": None,
         "tx_queue_size": None,
+        "guests": 1 if guest else None,
         "reflector": reflector,
+        "weights": None,
         "rate": 10,
         "size": 60,
         "runtime": 30,
@@ -53,6 +56,14 @@ def case(machine: str, interface: str, reflector: str = "xdp", **more: Any) -> C
             case("pcvm", "bridge", queues=4, rx_queue_size=512, tx_queue_size=256),
             "pcvm_bridge_default_vhostoff_ioregionfdoff_queues4_rxq512_txq256_xdp_10kpps_60B_30s",
         ),
+        (
+            case("pcvm", "bridge", queues=4, guests=4, weights="even"),
+            "pcvm_bridge_default_vhostoff_ioregionfdoff_queues4_guests4_xdp_10kpps_60B_30s",
+        ),
+        (
+            case("pcvm", "bridge", guests=2, weights="3:1", size=FrameSizes("60~imix", ())),
+            "pcvm_bridge_default_vhostoff_ioregionfdoff_guests2_xdp_weights3:1_10kpps_60~imixB_30s",
+        ),
     ],
 )
 def test_result_names_are_the_promised_ones(planned: Case, expected: str) -> None:
@@ -60,6 +71,8 @@ def test_result_names_are_the_promised_ones(planned: Case, expected: str) -> Non
     assert infix(planned.prefix(len(KIND.parameters))) == expected
     of_the_case = parse_load_latency_infix(expected)
     assert of_the_case is not None and of_the_case.queues == planned["queues"]
+    assert (of_the_case.guests or 1) == (planned["guests"] or 1) and str(of_the_case.size) == str(planned["size"])
+    assert (of_the_case.weights or "even") == (planned["weights"] or "even")
     assert (of_the_case.rx_queue_size, of_the_case.tx_queue_size) == (planned["rx_queue_size"], planned["tx_queue_size"])
     parsed = parse_file_name(TrialName(expected, 3).file("histogram"))
     assert parsed is not None and parsed.infix == expected and parsed.repetition == 3
@@ -153,13 +166,30 @@ def test_a_qemu_build_is_a_name_and_a_path_that_may_be_empty(text: str, value: t
 def test_what_is_left_to_qemu_is_labelled_only_where_a_section_has_other_values_too() -> None:
     guest = ["machine pcvm", "interface bridge", "qemu default", "vhost off", "ioregionfd off"]
     left, chosen, bare_metal = case("pcvm", "bridge"), case("pcvm", "bridge", queues=4), case("host", "bridge")
-    one, several = ({"queues": queues, "rx_queue_size": (None,), "tx_queue_size": (None,)} for queues in ((None,), (4, None)))
+    rest = {"rx_queue_size": (None,), "tx_queue_size": (None,), "guests": (1,), "weights": ("even",)}
+    one, several = ({"queues": queues, **rest} for queues in ((None,), (4, None)))
     reflected = ["reflector xdp", "rate 10", "size 60", "runtime 30"]
     for section in (None, Section("s", one)):
         assert KIND.labels(left, section) == guest + reflected
         assert KIND.labels(chosen, section) == [*guest, "queues 4", *reflected]
     assert KIND.labels(left, Section("s", several)) == [*guest, "queues default", *reflected]
     assert KIND.labels(bare_metal, Section("s", several)) == ["machine host", "interface bridge", *reflected]
+
+
+def test_one_guest_and_even_weights_are_labelled_only_where_a_section_has_other_values_too() -> None:
+    left = dict.fromkeys(("queues", "rx_queue_size", "tx_queue_size"), (None,))
+    alone, pair = case("pcvm", "bridge"), case("pcvm", "bridge", guests=2, weights="even")
+    uneven, bare_metal = case("pcvm", "bridge", guests=2, weights="3:1"), case("host", "bridge")
+
+    def labels(of: Case, *guests: int, weights: tuple[str, ...] = ("even",)) -> list[str]:
+        found = KIND.labels(of, Section("s", {**left, "guests": guests, "weights": weights}) if guests else None)
+        return [label for label in found if label.startswith(("guests", "weights"))]
+
+    assert labels(alone) == labels(alone, 1) == [] and labels(pair) == labels(pair, 2) == ["guests 2"]
+    assert labels(uneven) == ["guests 2", "weights 3:1"]
+    both = {"weights": ("even", "3:1")}
+    assert labels(alone, 1, 2, **both) == ["guests 1"] and labels(pair, 1, 2, **both) == ["guests 2", "weights even"]
+    assert labels(bare_metal, 1, 2, **both) == []
 
 
 @pytest.mark.parametrize("text", [":/opt/q", "a b:/x", "-x:/x", "a:-x", "../a:/x", "a\x00:/x", "_a:/x"])

@@ -214,7 +214,7 @@ def test_each_kind_is_set_up_twice_and_undone_to_what_it_was(
     with host.test_network(kind, guest):
         kind.set_up(host, guest)
         if guest and kind.nic:
-            kind.attach(host, InterfaceOptions())
+            kind.attach(host.machine(1), InterfaceOptions())
         assert "UP" in info(links, kind.dut_iface(testbed.host) or "nic")["flags"]
         assert ("tap" in names(netns)) == (name.startswith("bridge") and guest)
     assert state(netns) == before
@@ -231,7 +231,7 @@ def test_a_bridge_that_the_user_has_already_is_used_and_stays_as_it_was(netns: s
     before = state(netns)
     host = Host(testbed)
     with host.admin_network(), host.test_network(INTERFACE_KINDS["bridge"], guest=True):
-        INTERFACE_KINDS["bridge"].attach(host, InterfaceOptions())
+        INTERFACE_KINDS["bridge"].attach(host.machine(1), InterfaceOptions())
         assert state(netns)["adm"][4] == ["10.1.2.3", "10.9.0.1"]
         assert "tap" in names(netns)
     assert state(netns) == before
@@ -247,13 +247,14 @@ def test_a_foreign_link_under_our_name_survives_the_refused_set_up_and_its_undoi
     host = Host(testbed)
     with pytest.raises(TestbedError):
         with host.test_network(INTERFACE_KINDS[name], guest=True):
-            INTERFACE_KINDS[name].attach(host, InterfaceOptions())
+            INTERFACE_KINDS[name].attach(host.machine(1), InterfaceOptions())
             raise AssertionError("it was set up")
     assert info(links, link)["linkinfo"]["info_kind"] == "veth"
 
 
 @pytest.mark.parametrize("before", ["", "52:54:00:00:00:99", "52:54:00:fa:00:5f"])
-def test_a_neighbour_entry_is_as_it_was_afterwards(netns: str, testbed: Testbed, before: str) -> None:
+def test_a_neighbour_entry_is_as_it_was_afterwards(links: Links, netns: str, testbed: Testbed, before: str) -> None:
+    from autotest.servers.guest import GuestSettings
     from autotest.servers.host import Host
 
     ip(netns, "link", "add", "name", "adm", "type", "bridge")
@@ -262,17 +263,21 @@ def test_a_neighbour_entry_is_as_it_was_afterwards(netns: str, testbed: Testbed,
     if before:
         ip(netns, "neighbour", "add", "10.9.0.2", "lladdr", before, "dev", "adm", "nud", "permanent")
     guest = dataclasses.replace(testbed.guest, admin_iface_mac="52:54:00:fa:00:5f")
-    with Host(dataclasses.replace(testbed, guest=guest)).admin_network():
+    host = Host(dataclasses.replace(testbed, guest=guest))
+    with host.admin_network():
+        host.networks_up(GuestSettings("pcvm", INTERFACE_KINDS["bridge"], ""))
         assert "52:54:00:fa:00:5f PERMANENT" in ip(netns, "neighbour", "show", "to", "10.9.0.2")
     assert f"lladdr {before} PERMANENT" in ip(netns, "neighbour", "show", "to", "10.9.0.2") or not before
     assert before or "PERMANENT" not in ip(netns, "neighbour", "show", "to", "10.9.0.2")
 
 
-def test_the_admin_network_goes_up_and_down_and_spares_foreign_links(netns: str, testbed: Testbed) -> None:
+def test_the_admin_network_goes_up_and_down_and_spares_foreign_links(links: Links, netns: str, testbed: Testbed) -> None:
+    from autotest.servers.guest import GuestSettings
     from autotest.servers.host import Host
 
     host = Host(testbed)
     with host.admin_network():
+        host.networks_up(GuestSettings("pcvm", INTERFACE_KINDS["bridge"], ""))
         assert names(netns) >= {"adm", "admtap"}
         host.admin_network_up()
     assert not names(netns) & {"adm", "admtap"}

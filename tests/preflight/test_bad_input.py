@@ -20,7 +20,13 @@ from preflight_bed import HOST_MAC, Bed, ip
 from autotest.checking import preflight_of_run
 from autotest.cli import main
 from autotest.config.tests import load_all
-from autotest.errors import EXIT_FAILED, EXIT_OK, EXIT_TESTBED, EXIT_USAGE
+from autotest.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TESTBED,
+    EXIT_USAGE,
+    ConfigError,
+)
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Case, Section
@@ -113,6 +119,16 @@ def test_what_is_all_there_is_measured_and_nothing_is_noted(bed: Bed, tmp_path: 
     assert bed.links() == before
 
 
+@pytest.mark.parametrize("sizes", ["60, 1514", "imix"])
+def test_frames_that_the_nic_has_no_room_for_stop_the_tests_that_send_them(bed: Bed, tmp_path: Path, sizes: str) -> None:
+    ip(bed.host, "link", "set", "dev", "nic", "mtu", "1400")
+    reason = "nic has an MTU of 1400 bytes, for frames of up to 1414: the tests have some of 1514"
+    made = run(bed, tmp_path, 4 if "," in sizes else 2, 0, reason, "no sizes above 1414", sizes=sizes)
+    assert made.entered == []
+    (tmp_path / "smaller").mkdir()
+    assert Run(bed, tmp_path / "smaller", sizes="60, 60:1 1414:1").do()[1].failed == 0
+
+
 def test_two_nics_with_one_mac_stop_all_that_needs_the_nic(bed: Bed, tmp_path: Path) -> None:
     ip(bed.host, "link", "add", "other", "address", HOST_MAC, "type", "veth", "peer", "name", "otherpeer")
     made = run(bed, tmp_path, 4, 0, "is the MAC address of nic and of other", "link set dev other address", machines="pcvm, host")
@@ -182,6 +198,29 @@ def test_a_qemu_path_without_the_property_stops_the_cases_that_set_it(
 
 def test_a_qemu_that_is_not_there_stops_its_cases(bed: Bed, tmp_path: Path) -> None:
     run(bed, tmp_path, 2, 2, "/no/qemu-system-x86_64: there is no such program", "install it there", qemus="default:, gone:/no")
+
+
+def test_more_guests_than_there_are_cpus_or_memory_for_stop_the_cases_that_have_so_many(bed: Bed, tmp_path: Path) -> None:
+    bed.change(host={"cpus_vcpus": (0,), "cpu_overcommit": 3}, guest={"admin_iface_mac": "52:54:00:fb:00:60"})
+    made = run(bed, tmp_path, 2, 4, "CPUs for the guests: 4 guests have 4 vCPUs", "fewer guests", guests="1, 4, 3")
+    assert all("enough for 3 guests" in reason for reason in made.failures().values())
+    assert len(made.entered) == 2 and not any("guests 4" in each for each in made.entered)
+    bed.change(guest={"memory": 16 * 1024 * 1024})  # MiB; for one guest it is QEMU that says whether it works
+    (tmp_path / "again").mkdir()
+    made = run(bed, tmp_path / "again", 2, 2, "memory of the guests: 2 guests with 16777216 MiB each", "fewer guests", guests="1, 2")
+    assert len(made.entered) == 1
+
+
+def test_more_guests_than_the_configuration_has_room_for_are_refused_before_anything_is_looked_at(bed: Bed, tmp_path: Path) -> None:
+    made = Run(bed, tmp_path, guests="1, 2")
+    with pytest.raises(ConfigError) as caught:
+        made.do()
+    (problem,) = caught.value.problems
+    assert (problem.section, problem.key) == ("guest", "admin_iface_mac")
+    assert problem.message == (
+        "guest 2 would get 52:54:00:fa:00:60, which is test_iface_mac of the first guest: "
+        "room for at most 1 guest with interface bridge, not 2"
+    )
 
 
 def test_vhost_on_an_emulated_nic_is_no_combination_and_run_guest_refuses_it(

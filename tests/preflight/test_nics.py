@@ -9,11 +9,12 @@ from fake_kernel import EMPTY, FakeKernel
 from preflight_bed import HOST_MAC, LOADGEN_MAC, Bed, ip
 
 from autotest.errors import TestbedError
-from autotest.interfaces import INTERFACE_KINDS
+from autotest.interfaces import INTERFACE_KINDS, InterfaceOptions
 from autotest.measurements.needs import requirements
 from autotest.plan.parameters import Case
 from autotest.preflight.needs import needs_of_interface
 from autotest.preflight.nics import (
+    FrameRoom,
     GivenAwayNic,
     IommuGroup,
     KernelDriver,
@@ -24,7 +25,7 @@ from autotest.preflight.requirement import Finding, Requirement, Status
 from autotest.preflight.survey import Survey
 
 NIC, ADMIN, DISK, PF = "0000:01:00.0", "0000:00:02.0", "0000:04:00.0", "0000:05:00.0"
-VF = "0000:05:00.1"
+VFS = ("0000:05:00.1", "0000:05:00.2")
 PCI_MAC = "52:54:00:00:01:00"
 HOST_NIC = KernelNic("host")
 
@@ -37,6 +38,14 @@ def failing(finding: Finding) -> str:
 
 def test_a_nic_that_is_up_with_its_mac_and_carrier_passes(bed: Bed) -> None:
     assert bed.look(HOST_NIC).status is bed.look(KernelNic("loadgen")).status is Status.PASS
+
+
+def test_frames_that_the_mtu_has_no_room_for_are_refused(bed: Bed) -> None:
+    ip(bed.host, "link", "set", "dev", "nic", "mtu", "1000")
+    assert bed.look(FrameRoom("host", 1014)).status is bed.look(FrameRoom("loadgen", 1514)).status is Status.PASS
+    finding = bed.look(FrameRoom("host", 1015))
+    assert failing(finding) == "nic has an MTU of 1000 bytes, for frames of up to 1014: the tests have some of 1015"
+    assert finding.remedy == "ip link set dev nic mtu 1001, or no sizes above 1014"
 
 
 def test_a_nic_is_known_by_any_of_its_names(bed: Bed) -> None:
@@ -267,13 +276,33 @@ def test_virtual_functions_of_one_set_up_are_gone_before_the_next_and_those_of_s
     before = kernel.state()
     for _ in range(2):
         with host.test_network(vfio, guest=True):
-            assert host.passed_through == VF and kernel.driver_of(VF) == "vfio-pci"
-        assert kernel.state() == before
+            for number in (1, 2):
+                vfio.attach(host.machine(number), InterfaceOptions())
+            assert host.functions == VFS and {kernel.driver_of(function) for function in VFS} == {"vfio-pci"}
+            assert kernel.known["macs"] == {"0": "52:54:00:fa:00:60", "1": "52:54:00:fa:00:61"}
+        assert kernel.state() == before and host.functions == ()
     kernel.takes(str(kernel.pci / f"devices/{PF}/sriov_numvfs"), "2")
     theirs, macs = kernel.state(), kernel.known["macs"]
     with pytest.raises(TestbedError, match="has 2 virtual functions already"), host.test_network(vfio, guest=True):
         raise AssertionError("it was set up")
     assert kernel.state() == theirs and kernel.known["macs"] == macs
+
+
+def test_a_virtual_function_that_no_guest_has_keeps_its_mac_address_and_has_no_driver(
+    bed: Bed, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.register("vfio-pci")
+    kernel.device(PF, group=30, driver="e1000e", vfs=2)
+    kernel.set(macs={"0": "00:00:00:00:00:00", "1": "00:00:00:00:00:00"})
+    bed.change(host={"test_iface_addr": PF, "test_iface_vfio_driv": "vfio-pci", "test_iface_vfs": 2})
+    host, vfio = bed.servers.host, INTERFACE_KINDS["vfio"]
+    for what in ("test_nic", "wait_for_carrier"):
+        monkeypatch.setattr(host, what, lambda *_: "eth2")
+    monkeypatch.setattr(host.links, "up", lambda name: None)
+    with host.test_network(vfio, guest=True):
+        vfio.attach(host.machine(1), InterfaceOptions())
+        assert kernel.known["macs"] == {"0": "52:54:00:fa:00:60", "1": "00:00:00:00:00:00"}
+        assert kernel.driver_of(VFS[0]) == "vfio-pci" != kernel.driver_of(VFS[1])
 
 
 def test_an_interface_at_another_address_than_the_configured_one_is_another_nic(bed: Bed, kernel: FakeKernel) -> None:

@@ -28,13 +28,14 @@ from autotest.run.dry_run import describe
 from autotest.run.stages import Stage
 from autotest.servers.facts import MachineFacts
 from autotest.servers.testbed import Servers
+from autotest.traffic.frame_sizes import FrameSizes
 
 HOST, GUEST = HostConfig(fqdn="localhost"), GuestConfig(fqdn="nobody.invalid")
 TESTBED = Testbed(Path("a.conf"), HOST, GUEST, LoadGenConfig(fqdn="localhost"))
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
-    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,),
-    "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
+    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,), "guests": (1,),
+    "reflector": ("xdp",), "weights": ("even",), "rate": (10, 20), "size": (60,), "runtime": (1,),
 }  # fmt: skip
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 with framing), total 5 packets with 320 bytes "
@@ -70,7 +71,7 @@ class Fake:
 
         return MeasurementKind(
             "fake", KIND.parameters, KIND.settings, KIND.rules, (Stage("net", "interface", stage),), KIND.infix,
-            lambda testbed, cases: [], measure, determining=("warmup", "cooldown"),
+            lambda testbed, cases: [], measure, determining=("warmup", "cooldown"), unfitting=KIND.unfitting,
         )  # fmt: skip
 
 
@@ -130,7 +131,7 @@ def test_the_record_of_a_trial_holds_parameters_configuration_and_versions(tmp_p
     record = json.loads(file.read_text())
     assert record["parameters"] == {
         "machine": "pcvm", "interface": "bridge", "qemu": "q", "vhost": False, "ioregionfd": False,
-        "reflector": "xdp", "rate": 10, "size": 60, "runtime": 1,
+        "guests": 1, "reflector": "xdp", "rate": 10, "size": 60, "runtime": 1,
     }  # fmt: skip
     assert record["testbed"]["configuration"]["host"]["fqdn"] == "localhost" and record["versions"]["autotest"]
     assert record["machines"]["host"]["kernel"] == os.uname().release and record["accepted"] is None
@@ -146,7 +147,8 @@ def schema() -> Draft202012Validator:
 def test_the_record_of_a_trial_is_as_the_published_schema_says_whatever_its_verdict(tmp_path: Path) -> None:
     fake = Fake()
     fake.outcomes = [str(verdict) for verdict in Verdict]
-    run(fake, section(tmp_path, rate=tuple(range(1, 8)), interface=("bridge",)), accept=frozenset({Verdict.DISTURBED}))
+    one_for_each = section(tmp_path, rate=tuple(range(1, len(Verdict) + 1)), interface=("bridge",))
+    run(fake, one_for_each, accept=frozenset({Verdict.DISTURBED}))
     records = [json.loads(file.read_text()) for file in tmp_path.glob("trial_*.json")]
     assert {record["verdict"] for record in records} == set(Verdict)
     assert [record["accepted"] is not None for record in records] == [record["verdict"] == "disturbed" for record in records]
@@ -166,7 +168,7 @@ def test_the_schema_describes_every_figure_and_every_fact_of_a_machine() -> None
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("version", 1), ("version", 3), ("verdict", "fine"), ("repetition", -1), ("files", []), ("identity", {"hash": "x"}),
+    [("version", 1), ("version", 4), ("verdict", "fine"), ("repetition", -1), ("files", []), ("identity", {"hash": "x"}),
      ("accepted", True), ("testbed", {"host": {}}), ("machines", {"host": {}}), ("settings", {"a": []}),
      ("figures", {"sent": -1}), ("figures", {"loss": 1.5}), ("figures", {"p50_ns": "8 us"})],
 )  # fmt: skip
@@ -278,6 +280,78 @@ def test_the_dry_run_counts_all_done_and_to_do_and_says_why_cases_are_left_out(t
     assert "qemu q:" in text and "vhost off" in text
     (left_out,) = [line for line in lines if "interface bridge" in line and "ioregionfd on" in line]
     assert "4 trials" in left_out and "only on microvm" in left_out
+
+
+def problems_of(*sections: Section) -> list[str]:
+    try:
+        Campaign(Fake().kind(), sections).check(TESTBED)
+    except ConfigError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+IN_TURN = FrameSizes("60~590~imix", (((60, 1),), ((590, 1),), ((60, 7), (590, 4), (1514, 1))))
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ({"weights": ("3:1",)}, "weights: '3:1' is for 2 guests, and guests is 1: expected as many numbers, or 2 among guests"),
+        ({"guests": (1, 4), "weights": ("even", "3:1:1")},
+         "weights: '3:1:1' is for 3 guests, and guests is 1, 4: expected as many numbers, or 3 among guests"),
+        ({"guests": (2, 1), "size": (60, IN_TURN)},
+         "sizes: '60~590~imix' is for 3 guests or more, and guests is 2, 1: "
+         "expected at most 2 with | between them, or 3 among guests"),
+        ({"guests": (1, 2, 3), "weights": ("even", "3:1", "3:1:1"), "size": (60, IN_TURN)}, None),
+    ],
+    ids=["one guest", "weights", "sizes", "all fit"],
+)  # fmt: skip
+def test_what_fits_no_number_of_guests_of_its_section_is_an_error(
+    tmp_path: Path, lists: dict[str, tuple[Any, ...]], expected: str | None
+) -> None:
+    assert problems_of(section(tmp_path, "a", **lists)) == ([f"tests.conf [a] {expected}"] if expected else [])
+
+
+def test_the_value_that_makes_result_names_too_long_is_an_error_before_the_start(tmp_path: Path) -> None:
+    qemu, weights = "q" * 80, ":".join(["17"] + ["1"] * 19)
+    fitting = {"qemu": ((qemu, ""), ("b", "")), "guests": (20,), "weights": (weights, "even"), "rate": (1, 200_000)}
+    assert problems_of(section(tmp_path, **fitting)) == []
+    mix = FrameSizes("+".join(f"{size}:1" for size in range(60, 80)), (tuple((size, 1) for size in range(60, 80)),))
+    (problem,) = problems_of(section(tmp_path, "b", **fitting, size=(60, mix)))
+    assert problem.startswith("tests.conf [b] sizes: '60:1+61:1")
+    assert "has 99 characters, which makes result names too long: at most" in problem
+    most = int(problem.partition("at most ")[2].split()[0])
+    shorter = FrameSizes("x" * most, mix.distributions)
+    assert problems_of(section(tmp_path, **fitting, size=(60, shorter))) == []
+    assert problems_of(section(tmp_path, **fitting, size=(60, FrameSizes("x" * (most + 1), mix.distributions))))
+    too_many = ":".join(["2"] + ["1"] * 199)
+    (problem,) = problems_of(section(tmp_path, "c", guests=(200,), weights=("even", too_many)))
+    assert problem.startswith("tests.conf [c] weights: '2:1:1") and "has 399 characters" in problem
+
+
+def test_mixes_of_sizes_are_recorded_by_their_names(tmp_path: Path) -> None:
+    run(Fake(), section(tmp_path, interface=("bridge",), rate=(10,), guests=(3,), weights=("3:1:1",), size=(60, IN_TURN)))
+    found = {record["parameters"]["size"]: record["parameters"] for record in records(tmp_path)}
+    assert set(found) == {60, "60~590~imix"}
+    assert found[60]["guests"] == 3 and found[60]["weights"] == "3:1:1"
+    names = sorted(file.name for file in tmp_path.glob("trial_*"))
+    assert names[1] == "trial_pcvm_bridge_q_vhostoff_ioregionfdoff_guests3_xdp_weights3:1:1_10kpps_60~590~imixB_1s_rep0.json"
+
+
+def test_one_guest_is_not_mentioned_where_there_are_no_others(tmp_path: Path) -> None:
+    text = "\n".join(describe(Campaign(KIND, [section(tmp_path)])))
+    assert "guests" not in text and "weights" not in text
+    lines = list(describe(Campaign(KIND, [section(tmp_path, interface=("bridge",), guests=(2, 1))])))
+    found = [line.strip("│├└─ ").partition(":")[0] for line in lines]
+    assert found[found.index("ioregionfd off") + 1 :][:4] == ["guests 2", "reflector xdp", "guests 1", "reflector xdp"]
+
+
+def test_the_dry_run_names_sizes_that_are_left_out_once_and_not_at_every_rate(tmp_path: Path) -> None:
+    lists = {"interface": ("bridge",), "guests": (1, 3), "size": (60, IN_TURN)}
+    lines = list(describe(Campaign(KIND, [section(tmp_path, **lists)])))
+    (left_out,) = [line for line in lines if "these sizes are for more guests" in line]
+    assert "guests 1 reflector xdp size 60~590~imix: 2 trials" in left_out
+    assert lines[-1] == "all: 6 trials, 0 done, 6 to do"
 
 
 def test_the_dry_run_tells_what_is_left_to_qemu_from_other_values(tmp_path: Path) -> None:

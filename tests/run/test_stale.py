@@ -17,9 +17,11 @@ from autotest.errors import UsageError
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Case, Section
+from autotest.results.identity import Identity, differences
 from autotest.results.names import TrialName
 from autotest.results.store import ResultStore
 from autotest.run.campaign import Campaign, count
+from autotest.run.recording import identity
 from autotest.run.runner import Summary
 from autotest.run.stages import Stage
 from autotest.run.stale import OnStale, can_be_compared, compare, settle
@@ -31,8 +33,8 @@ TESTBED = Testbed(
 )
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
-    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,),
-    "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (1,),
+    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,), "guests": (1,),
+    "reflector": ("xdp",), "weights": ("even",), "rate": (10, 20), "size": (60,), "runtime": (1,),
 }  # fmt: skip
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 Mbit/s with framing), total 5 packets with 320 bytes "
@@ -227,3 +229,14 @@ def test_what_is_recorded_is_what_was_at_the_set_up_and_not_at_the_start_of_the_
     run(campaign)
     found = [json.loads(path.read_text())["identity"]["determines"] for path in sorted(tmp_path.glob("trial_*"))]
     assert [(entry["guest.interface"], entry["qemu.sha256"][0]) for entry in found] == [("bridge", "a"), ("macvtap", "c")]
+
+
+def test_what_one_task_sent_is_no_other_result_because_earlier_versions_knew_of_no_tasks(tmp_path: Path) -> None:
+    def now(threads: int) -> Identity:
+        chosen = Section("s", LISTS, {"outputdir": tmp_path, "warmup": 0.0, "cooldown": 0.0, "threads": threads})
+        return identity(KIND, {"qemu.version": "7.2.1"}, chosen)
+
+    earlier = Identity({"qemu.version": "7.2.1", "settings.warmup": 0.0, "settings.cooldown": 0.0})
+    assert now(1).hash == earlier.hash
+    assert differences(earlier, now(2)) == ["threads: none then, 2 now"]
+    assert differences(now(2), now(1)) == ["threads: 2 then, none now"]

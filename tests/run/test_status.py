@@ -22,8 +22,8 @@ from autotest.run.status import Status, read_status
 
 LISTS: dict[str, tuple[Any, ...]] = {
     "machine": ("pcvm",), "interface": ("bridge", "macvtap"), "qemu": (("q", "/x"),), "vhost": (False,),
-    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,),
-    "reflector": ("xdp",), "rate": (10, 20), "size": (60,), "runtime": (30,),
+    "ioregionfd": (False,), "queues": (None,), "rx_queue_size": (None,), "tx_queue_size": (None,), "guests": (1,),
+    "reflector": ("xdp",), "weights": ("even",), "rate": (10, 20), "size": (60,), "runtime": (30,),
 }  # fmt: skip
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 Mbit/s with framing), total 5 packets with 320 bytes "

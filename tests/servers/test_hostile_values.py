@@ -12,18 +12,34 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hostile import HOSTILE, FakeMachine, answers, as_read, file_names, recorded, recorder, texts
+from hostile import (
+    HOSTILE,
+    FakeMachine,
+    answers,
+    as_read,
+    file_names,
+    recorded,
+    recorder,
+    texts,
+)
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, ServerConfig, Testbed
+from autotest.config.testbed import (
+    GuestConfig,
+    HostConfig,
+    LoadGenConfig,
+    ServerConfig,
+    Testbed,
+)
 from autotest.errors import AutotestError, TestbedError
 from autotest.interfaces import INTERFACE_KINDS
 from autotest.preflight.machine import Files
 from autotest.preflight.requirement import Status
 from autotest.preflight.survey import Survey
 from autotest.servers.guest import GuestSettings
-from autotest.servers.host import _OPENER, Host
+from autotest.servers.host import Host
+from autotest.servers.macvtap import _OPENER
 from autotest.servers.server import Server, parse_sha256sums
 
 FIXTURES = [HealthCheck.function_scoped_fixture]
@@ -188,7 +204,7 @@ def a_host(machine: FakeMachine) -> Host:
 
 def run_guest(host: Host) -> None:
     settings_ = GuestSettings("pcvm", INTERFACE_KINDS["macvtap"], "/q/qemu-system-x86_64")
-    host.run_guest(settings_, host.config, host.testbed.guest)
+    host.machine(1).start(settings_)
 
 
 @settings(max_examples=100, deadline=None, database=None)

@@ -16,6 +16,8 @@ import pytest
 from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Testbed
 from autotest.interfaces import INTERFACE_KINDS, InterfaceOptions
 from autotest.measurements.load_latency import KIND
+from autotest.network.pci import PciDevices
+from autotest.network.pci_device import PciDevice
 from autotest.plan.parameters import Case
 from autotest.results.identity import Identity, differences
 from autotest.servers.facts import MachineFacts, Nic
@@ -63,7 +65,7 @@ def settings(qemu: str = "") -> GuestSettings:
 def case(machine: str = "pcvm", reflector: str = "xdp", qemu: str = "") -> Case:
     guest = machine != "host"
     flag = False if guest else None
-    values = (machine, "bridge", ("q", qemu) if guest else None, flag, flag, None, None, None, reflector)
+    values = (machine, "bridge", ("q", qemu) if guest else None, flag, flag, None, None, None, 1 if guest else None, reflector)
     return Case(tuple(parameter.name for parameter in KIND.parameters), values)
 
 
@@ -309,3 +311,18 @@ def test_a_virtual_function_and_huge_pages_determine_a_result_only_where_they_ar
                        Identity(passed)) == ["host virtual function: none then, on now"]  # fmt: skip
     huge = dataclasses.replace(testbed, guest=dataclasses.replace(testbed.guest, hugepages=True))
     assert differences(Identity(before), Identity(look(huge).guest(settings()))) == ["guest hugepages: none then, on now"]
+
+
+def test_the_nics_of_further_guests_determine_a_result_where_they_have_some(
+    testbed: Testbed, look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = {"0000:02:00.0": PciDevice("0000:02:00.0", 0x8086, 0x1592, 0x020000), "0000:03:00.0": None}
+    monkeypatch.setattr(PciDevices, "show", lambda self, address: devices[address])
+    nics = tuple((address, "02:00:00:00:00:01") for address in devices)
+    passed = with_host(testbed, test_iface_addr="0000:01:00.0", test_iface_vfio_driv="vfio-pci", guest_nics=nics)
+    vfio = with_interface("vfio")
+    assert look(passed).guest(vfio, 3)["guests.nics"] == "8086:1592 | none"
+    assert look(passed).guest(vfio, 2)["guests.nics"] == "8086:1592"
+    functions = with_host(passed, test_iface_vfs=3)
+    for found in (look(passed).guest(vfio), look(passed).guest(settings(), 3), look(functions).guest(vfio, 3)):
+        assert "guests.nics" not in found

@@ -131,6 +131,23 @@ def test_with_fewer_cpus_than_vcpus_all_vcpus_share_them_and_nothing_else_is_mov
     assert found == {tid: each for tid, each in before.items() if tid not in vcpus}
 
 
+@pytest.mark.parametrize(
+    ("cpus", "vcpus", "expected"),
+    [
+        ("2-5", 1, [[2], [3], [4], [5], [2]]),  # the fifth shares one with the first
+        ("2-5", 2, [[2, 3], [4, 5], [2, 3], [4, 5], [2, 3]]),
+        ("2-4", 2, [[2, 3], [4, 2], [3, 4], [2, 3], [4, 2]]),
+    ],
+)
+def test_several_guests_take_the_cpus_of_a_list_in_turn(cpus: str, vcpus: int, expected: list[list[int]]) -> None:
+    """All on the CPUs of the first would be measured as what guests cost each other."""
+    found = [threads.Thread(tid, 1, "", False, (0, 1), 0, 0, 0) for tid in range(vcpus)]
+    for role in (placement.VCPUS, placement.VHOST):
+        configured = config(**{f"cpus_{role}": cpus})
+        shares = [placement._shares(configured, role, found, number) for number in range(1, 6)]
+        assert [[cpu for wanted in share.values() for cpu in wanted[0]] for share in shares] == expected
+
+
 def test_a_thread_that_is_all_vcpus_gets_one_cpu(tmp_path: Path, server: Server) -> None:
     with Qemu(tmp_path, "-accel", "tcg,thread=single", "-smp", "2").running() as qemu:
         placed = qemu.place(server, config(cpus_vcpus=BOTH))

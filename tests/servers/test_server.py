@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, LocalConfig, ServerConfig, Testbed
+from autotest.config.testbed import (
+    GuestConfig,
+    HostConfig,
+    LoadGenConfig,
+    LocalConfig,
+    ServerConfig,
+    Testbed,
+)
 from autotest.errors import ConnectError, TestbedError
 from autotest.remote.local import LocalTransport
 from autotest.remote.ssh import SshTransport

@@ -130,7 +130,7 @@ def undone(testbed: Testbed, left: Left) -> list[str]:
 
 
 def set_up(kind: str) -> Work:
-    return lambda servers: servers.host.networks_up(INTERFACE_KINDS[kind])
+    return lambda servers: servers.host.networks_up(GuestSettings("pcvm", INTERFACE_KINDS[kind], ""))
 
 
 @pytest.fixture
@@ -350,11 +350,11 @@ def test_a_guest_is_ended_and_nothing_is_asked_of_it_and_its_networks_go_last(te
     pids: list[int | None] = []
 
     def work(servers: Servers) -> None:
-        kind = INTERFACE_KINDS["macvtap"]
-        servers.host.networks_up(kind)
-        servers.host.run_guest(GuestSettings("pcvm", kind, ""), testbed.host, testbed.guest)
+        settings = GuestSettings("pcvm", INTERFACE_KINDS["macvtap"], "")
+        servers.host.networks_up(settings)
+        servers.host.machine(1).start(settings)
         servers.guest.note("xdp", name="eth1", mode="xdpgeneric")
-        pids.append(servers.host.guest_session.pid())
+        pids.append(servers.host.machine(1).session.pid())
 
     left = left_by(testbed, work)
     assert alive(pids[0])

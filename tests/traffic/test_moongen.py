@@ -57,6 +57,50 @@ def test_a_program_runs_to_its_end_and_its_file_is_fetched(make_server: MakeServ
     assert not server.session("load").exists()
 
 
+def test_a_file_that_the_program_reads_is_written_noted_and_removed(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, noted = make_server(), list[str]()
+    note, write = server.note, server.transport.write
+
+    def remembered(kind: str, /, **details: str) -> None:
+        noted.append(details.get("path", ""))
+        note(kind, **details)
+
+    def written(path: str, content: str, *more: Any) -> None:
+        assert path in noted, "it is written down before it is made"
+        write(path, content, *more)
+
+    monkeypatch.setattr(server, "note", remembered)
+    monkeypatch.setattr(server.transport, "write", written)
+    text = "60:7 590:4\n1514:1" * 20_000  # longer than a command line may be
+    script = 'for last; do :; done; echo "told $last"; wc -c <"${last#@}"; cksum <"${last#@}"'
+    load, arguments = program(tmp_path, script), ["--size", "@{sizes}"]
+    end = MoonGen(server).run(load, arguments, fetch={}, give={"sizes": text}, seconds=0, timeout=5)
+    assert end.code == 0, end.output
+    told, length, *_ = end.output[end.output.index("told ") :].splitlines()
+    path = told.removeprefix("told @")
+    assert os.path.dirname(path) == server.state_dir and path.endswith(".sizes") and path in noted
+    assert int(length) == len(text)
+    assert not os.path.exists(path) and path not in [change.details["path"] for change in server.journal.standing]
+
+
+def test_a_file_for_a_program_that_hangs_is_removed_too(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server()
+    with pytest.raises(TrafficError):
+        load = program(tmp_path, "exec sleep 60")
+        MoonGen(server).run(load, ["@{sizes}"], fetch={}, give={"sizes": "60"}, seconds=9, timeout=0.3)
+    assert not [name for name in os.listdir(server.state_dir) if name.endswith(".sizes")]
+
+
+def test_a_file_that_is_given_is_not_fetched_and_one_that_is_fetched_is_not_given(make_server: MakeServer, tmp_path: Path) -> None:
+    target = tmp_path / "fetched"
+    script = 'for last; do :; done; [ ! -e "$last" ] && echo 5,6 >"$last"'
+    files: dict[str, Any] = {"fetch": {"histogram": target}, "give": {"sizes": "60"}}
+    end = MoonGen(make_server()).run(program(tmp_path, script), ["@{sizes}", "{histogram}"], **files, seconds=0, timeout=5)
+    assert end.code == 0 and target.read_text() == "5,6\n"
+
+
 def test_what_the_kernel_counted_meanwhile_is_told(make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([(1000, 2000), (1500, 2300), (7, 7), (6, 9), (7, 7), (9, 6), None, (1, 1)])
     monkeypatch.setattr(Links, "frames", lambda links, name: next(counts))
