@@ -148,7 +148,7 @@ def export(options: argparse.Namespace) -> int:
     if options.output:
         _require_free_for_export(options.output, options.sources)
     sources = options.sources or ["tests.conf"]
-    request = Request(tuple(sources), tuple(options.select), accepted(options))
+    request = Request(tuple(sources), tuple(options.select), accepted(options), options.per_guest)
     content = render(tidy([trials for _, trials in selected(options)], request), form, request)
     if options.output:
         write_atomically(options.output, content)
@@ -187,7 +187,7 @@ def plot(options: argparse.Namespace) -> int:
     """Draw, and only then write. UsageError for what there is not, and where one plot would replace another."""
     from autotest.report import plots
 
-    kinds = _named("--kind", options.kind, tuple(plots.KINDS)) or plots.DEFAULT_KINDS
+    kinds = _named("--kind", options.kind, tuple(plots.KINDS))
     formats = _named("--format", options.format, plots.FORMATS) or plots.DEFAULT_FORMATS
     view = plots.View(tuple(_comma_separated(options.by)), options.side_by_side, options.log)
     accept = accepted(options)
@@ -196,12 +196,18 @@ def plot(options: argparse.Namespace) -> int:
         directories = ", ".join(map(str, sources))
         raise UsageError(f"--output {options.output}: plots of {directories} would have the same names there: draw one at a time")
     from autotest.report.cases import group_cases
-    from autotest.report.plots.files import Origin, draw_plots, write_plots
+    from autotest.report.plots.files import (
+        Origin,
+        default_kinds,
+        draw_plots,
+        write_plots,
+    )
 
     drawn = []
     for directory, (trials, selections) in sources.items():
         origin = Origin(directory, selections, accept)
-        drawn.append((options.output or directory, draw_plots(group_cases(trials, accept), kinds, view, origin)))
+        cases = group_cases(trials, accept)
+        drawn.append((options.output or directory, draw_plots(cases, kinds or default_kinds(cases, view), view, origin)))
     for directory, figures in drawn:
         for path in write_plots(figures, directory, formats):
             print(path)

@@ -6,16 +6,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 
 from autotest.report.metrics import Metric
 from autotest.report.parameters import Parameters, Value, names_of, value_of
 from autotest.report.trials import Trial
+from autotest.results.guests import GuestFigures
 from autotest.results.histogram import Histogram, sum_histograms
 from autotest.results.statistics import Estimate, estimate
 from autotest.results.verdicts import Verdict
 
 LOAD = "rate"
 """The parameter that goes along the x axis; a set-up is a test case without it."""
+GUESTS = "guests"
+"""The parameter that is the number of guests."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Case:
         return int(self.parameters[LOAD])
 
     @property
+    def number_of_guests(self) -> int:
+        """0 where the host itself is measured."""
+        return int(value_of(self.parameters, GUESTS) or 0)
+
+    @property
     def under_sent(self) -> bool:
         """True where under-sent trials are among those that the figures are made of, accepted or for want of valid ones."""
         return any(trial.verdict is Verdict.UNDER_SENT for trial in self.used)
@@ -64,6 +73,21 @@ class Case:
         if not values:
             return None
         return estimate(values, self._pooled_loss() if metric.name == "loss" else None)
+
+    @cached_property
+    def guests(self) -> dict[int, list[GuestFigures]]:
+        """Figures of each guest by its number, ascending, one for each repetition that has them; empty without several guests."""
+        found: dict[int, list[GuestFigures]] = {}
+        for trial in self.used:
+            for guest in trial.figures.guests if trial.figures else ():
+                found.setdefault(guest.guest, []).append(guest)
+        return dict(sorted(found.items()))
+
+    def of_guests(self, metric: Metric) -> dict[int, float]:
+        """A figure of each guest by its number, mean over the repetitions; without the guests that have none."""
+        found = {guest: [metric.of(one) for one in figures] for guest, figures in self.guests.items()}
+        known = {guest: [value for value in values if value is not None] for guest, values in found.items()}
+        return {guest: fmean(values) for guest, values in known.items() if values}
 
     def _pooled_loss(self) -> float | None:
         counted = [trial.figures for trial in self.used if trial.figures and trial.figures.lost is not None]
@@ -96,6 +120,17 @@ def group_cases(trials: Iterable[Trial], accept: Collection[Verdict] = ()) -> li
     return sorted(cases, key=lambda case: (order[case.set_up], case.load))
 
 
+def along_guests(cases: Iterable[Case]) -> list[list[Case]]:
+    """Test cases that differ in nothing but their number of guests, where usable ones have several; by that number."""
+    guests = [case for case in cases if case.number_of_guests]
+    names = [name for name in names_of(case.parameters for case in guests) if name != GUESTS]
+    lines: dict[object, list[Case]] = {}
+    for case in guests:
+        lines.setdefault(tuple(value_of(case.parameters, name) for name in names), []).append(case)
+    several = [line for line in lines.values() if len({case.number_of_guests for case in line if case.used}) > 1]
+    return [sorted(line, key=lambda case: case.number_of_guests) for line in several]
+
+
 def count_left_out(cases: Iterable[Case]) -> str:
     """How many trials of cases that have figures are not in these, by verdict, like ``2 disturbed, 1 incomplete``.
 
@@ -121,12 +156,19 @@ def _case(trials: list[Trial], accept: Collection[Verdict]) -> Case:
 
 _SHOWN = {"vhost": "vhost {}", "ioregionfd": "ioregionfd {}", "qemu": "QEMU {}", "size": "{} B", "runtime": "{} s", "rate": "{} kpps"}
 _SHOWN |= {"queues": "queues {}", "rx_queue_size": "rx queue size {}", "tx_queue_size": "tx queue size {}"}
+_SHOWN |= {GUESTS: "{} guests", "weights": "weights {}"}
 
 
 def shown(parameters: Parameters, keys: Iterable[str] | None = None) -> str:
     """Parameters in one line for people, all or the named ones: ``pcvm, bridge, vhost off, 60 B``."""
     found = [(key, value_of(parameters, key)) for key in (parameters if keys is None else keys)]
-    return ", ".join(_SHOWN.get(key, "{}").format(plain(value)) for key, value in found if value is not None)
+    return ", ".join(_form(key, value).format(plain(value)) for key, value in found if value is not None)
+
+
+def _form(key: str, value: Value) -> str:
+    if key == "size" and isinstance(value, str):  # a mix of sizes
+        return "{}"
+    return "{} guest" if (key, value) == (GUESTS, 1) else _SHOWN.get(key, "{}")
 
 
 def plain(value: Value) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from autotest.errors import UsageError
 from autotest.report.cases import Case, count_left_out, plain, shown
-from autotest.report.metrics import METRICS, Metric
+from autotest.report.metrics import BETWEEN_GUESTS, METRICS, Metric
 from autotest.report.parameters import Parameters, Value, names_of, value_of
 from autotest.report.trials import Trial
 from autotest.results.statistics import (
@@ -125,8 +125,12 @@ class Comparison:
 
     @property
     def is_lost(self) -> bool:
-        """A has the figure and no repetition of B: nothing to test, and nothing that a nightly run should pass over."""
-        return self.a is not None and self.b is None
+        """A has the figure and no repetition of B: nothing to test, and nothing that a nightly run should pass over.
+
+        But for what is between guests where B has one.
+        """
+        cannot_be = self.metric.name in BETWEEN_GUESTS and self.pair.b.number_of_guests < 2
+        return self.a is not None and self.b is None and not cannot_be
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _testbeds(cases: Iterable[Case]) -> str:
 def _row(comparison: Comparison) -> tuple[str, ...]:
     metric, difference, relative = comparison.metric, comparison.difference, comparison.relative
     return (
-        f"{metric.name} [{metric.unit}]",
+        metric.title,
         _mean(comparison.a),
         str(comparison.repetitions[0]),
         _mean(comparison.b),
@@ -209,5 +209,5 @@ def _message(comparison: Comparison) -> str:
         return f"no usable repetition in B, {comparison.repetitions[0]} in A"
     if comparison.a is None or comparison.b is None:
         return str(comparison.outcome)
-    unit = comparison.metric.unit
-    return f"{comparison.outcome}: {comparison.metric.label} {_mean(comparison.a)} {unit} in A, {_mean(comparison.b)} {unit} in B"
+    unit = f" {comparison.metric.unit}" if comparison.metric.unit else ""
+    return f"{comparison.outcome}: {comparison.metric.label} {_mean(comparison.a)}{unit} in A, {_mean(comparison.b)}{unit} in B"

@@ -1,4 +1,5 @@
-"""Export: a tidy table with one row per trial, as CSV, JSON or Parquet. docs/export.md describes its columns.
+"""Export: a tidy table with one row per trial, or per trial and guest, as CSV, JSON or Parquet. docs/export.md describes its
+columns.
 
 What is not known is missing, never 0 and never an empty text: an empty field in CSV, ``null`` in JSON and Parquet.
 """
@@ -17,10 +18,18 @@ from typing import Any, Final
 import pandas as pd
 
 from autotest import __version__
-from autotest.report.cases import group_cases
-from autotest.report.metrics import METRICS
-from autotest.report.parameters import Parameters, names_of
+from autotest.report.cases import GUESTS, group_cases
+from autotest.report.metrics import GUEST_METRICS, METRICS
+from autotest.report.parameters import (
+    QEMU_CHOOSES,
+    Parameters,
+    Value,
+    names_of,
+    value_of,
+)
 from autotest.report.trials import Trial
+from autotest.results.figures import Figures
+from autotest.results.guests import GuestFigures
 from autotest.results.names import TRIAL
 from autotest.results.verdicts import Verdict
 
@@ -28,7 +37,8 @@ FORMATS: Final = ("csv", "json", "parquet")
 METADATA_KEY: Final = b"autotest"
 """Of the Parquet schema's metadata: a JSON object with ``version``, ``sources``, ``select`` and ``accept``."""
 
-_COUNTS: Final = ("sent", "received", "lost", "dropout_seconds")
+_GUEST_COUNTS: Final = ("sent", "received", "lost", "sent_bytes", "received_bytes")
+_COUNTS: Final = (*_GUEST_COUNTS, "dropout_seconds")
 _LARGEST: Final = 2**63 - 1  # of Int64
 _QUOTED = re.compile(r'[",\r\n]|^\s|\s$').search
 _TEXT, _WHOLE, _NUMBER, _SWITCH = "string", "Int64", "Float64", "boolean"
@@ -51,11 +61,13 @@ class Request:
     Attributes:
         sources, select: as on the command line.
         accept: verdicts that count like ``valid``.
+        per_guest: a row is a guest of a trial, with its figures.
     """
 
     sources: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     accept: frozenset[Verdict] = frozenset()
+    per_guest: bool = False
 
     @property
     def accepted(self) -> str:
@@ -64,23 +76,25 @@ class Request:
 
 
 def tidy(directories: Iterable[Sequence[Trial]], request: Request) -> pd.DataFrame:
-    """The table: one row per trial, in the order of the trials; a trial that is given twice has one row.
+    """The table: one row per trial, in the order of the trials, or one per trial and guest; what is given twice is there once.
 
     Args:
         directories: the trials of each output directory; repetitions of a case are looked for within one of them.
 
     Dtypes are the nullable ones: string, Int64, Float64 and boolean.
     """
-    rows: dict[tuple[Path, str], dict[str, Any]] = {}
+    rows: dict[tuple[Path, str], list[dict[str, Any]]] = {}
     for trials in directories:
         used = _used(trials, request.accept)
         folders = {directory: directory.resolve() for directory in {trial.directory for trial in trials}}
         for trial in trials:
             key = folders[trial.directory], str(trial.name)
             if key not in rows:
-                rows[key] = _row(trial, key[1] in used, request)
-    dtypes = _dtypes([row["parameters"] for row in rows.values()])
-    flat = [{**row, **row["parameters"]} for row in rows.values()]
+                rows[key] = _rows(trial, key[1] in used, request)
+    several = [row for of_trial in rows.values() for row in of_trial]
+    names = names_of(sorted((row["parameters"] for row in several), key=len, reverse=True))
+    flat = [row | {name: _said(row["parameters"], name) for name in names} for row in several]
+    dtypes = _dtypes({name: _parameter_dtype(row[name] for row in flat) for name in names}, request)
     return pd.DataFrame(
         {name: pd.array([_cell(row.get(name), dtype) for row in flat], dtype=dtype) for name, dtype in dtypes.items()}
     )
@@ -90,9 +104,9 @@ def _used(trials: Sequence[Trial], accept: Collection[Verdict]) -> set[str]:
     return {str(trial.name) for case in group_cases(trials, accept) for trial in case.used}
 
 
-def _row(trial: Trial, is_used: bool, request: Request) -> dict[str, Any]:
-    found = trial.figures
-    return {
+def _rows(trial: Trial, is_used: bool, request: Request) -> list[dict[str, Any]]:
+    """One of the trial, or one of each of its guests; also a single one for a trial without figures."""
+    row = {
         "directory": str(trial.directory),
         "infix": trial.name.infix,
         "repetition": trial.name.repetition,
@@ -102,24 +116,42 @@ def _row(trial: Trial, is_used: bool, request: Request) -> dict[str, Any]:
         "accepted": trial.accepted,
         "accept": request.accepted,
         "used": is_used,
-        **({metric.column: metric.of(found) for metric in METRICS.values()} if found else {}),
-        **({name: getattr(found, name) for name in _COUNTS} if found else {}),
         "testbed": trial.testbed,
         "started": trial.started,
         **dict(_recorded(trial)),
     }
+    found = trial.figures
+    if not request.per_guest:
+        return [row | _measured(found, METRICS, _COUNTS)]
+    if found and found.guests:
+        return [row | _measured(guest, GUEST_METRICS, ("guest", "mac", *_GUEST_COUNTS)) for guest in found.guests]
+    alone = {"guest": 1} if value_of(trial.parameters, GUESTS) == 1 else {}  # the trial's figures are that guest's
+    return [row | alone | _measured(found if alone else None, GUEST_METRICS, _GUEST_COUNTS)]
 
 
-def _dtypes(all_parameters: Sequence[Parameters]) -> dict[str, str]:
-    """Every column with its dtype, in order: that of the parameters is the one of trials that have the most of them."""
+def _measured(found: Figures | GuestFigures | None, metrics: Iterable[str], others: Iterable[str]) -> dict[str, Any]:
+    if found is None:
+        return {}
+    return {METRICS[name].column: METRICS[name].of(found) for name in metrics} | {name: getattr(found, name) for name in others}
+
+
+def _said(parameters: Parameters, name: str) -> Value | None:
+    """A parameter as the table has it: missing where it was left to QEMU, and the weights of a single guest."""
+    if name in QEMU_CHOOSES or (name == "weights" and value_of(parameters, GUESTS) == 1):
+        return parameters.get(name)
+    return value_of(parameters, name)
+
+
+def _dtypes(parameters: Mapping[str, str], request: Request) -> dict[str, str]:
+    """Every column with its dtype, in order, from those of the parameters."""
     before = {"directory": _TEXT, "infix": _TEXT, "repetition": _WHOLE}
-    names = names_of(sorted(all_parameters, key=len, reverse=True))
-    parameters = {name: _parameter_dtype(row.get(name) for row in all_parameters) for name in names}
+    if request.per_guest:
+        before |= {"guest": _WHOLE, "mac": _TEXT}
     judged = {"verdict": _TEXT, "reason": _TEXT, "accepted": _SWITCH, "accept": _TEXT, "used": _SWITCH}
-    metrics = {metric.column: _NUMBER for metric in METRICS.values()}
-    counts = dict.fromkeys(("samples", *_COUNTS), _WHOLE)
+    metrics = {METRICS[name].column: _NUMBER for name in (GUEST_METRICS if request.per_guest else METRICS)}
+    counts = dict.fromkeys(("samples", *(_GUEST_COUNTS if request.per_guest else _COUNTS)), _WHOLE)
     after = dict.fromkeys(("testbed", "started", *_RECORDED), _TEXT)
-    return before | parameters | judged | metrics | counts | after
+    return before | dict(parameters) | judged | metrics | counts | after
 
 
 def _parameter_dtype(values: Iterable[object]) -> str:

@@ -29,6 +29,7 @@ OWN: Final = re.compile(
 ).fullmatch
 """What autotest itself puts there beside the files of trials and their sums: nothing to complain of."""
 
+_GUESTS = re.compile(r"_guests([0-9]{1,9})(?=_)")
 _SHOWN_NAMES: Final = 5
 
 
@@ -115,9 +116,12 @@ def sources(listing: Listing, infixes: Iterable[str] | None = None) -> tuple[lis
     return found, complaints + summarised(sorted(listing.foreign), "no file of autotest's; it is left alone")
 
 
-def _place(trial: tuple[str, int], order: dict[str, int] | None) -> tuple[int, str, int]:
+def _place(trial: tuple[str, int], order: dict[str, int] | None) -> tuple[int, str, int, int]:
+    """By name, but one guest before two, and two before ten."""
     infix, repetition = trial
-    return (order.get(infix, 0) if order else 0, infix, repetition)
+    guests = _GUESTS.search(infix)
+    alike = infix.replace(guests[0], "", 1) if guests else infix
+    return (order.get(infix, 0) if order else 0, alike, int(guests[1]) if guests else 1, repetition)
 
 
 def _parameters(infix: str) -> Parameters | None:

@@ -20,14 +20,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 from urllib.parse import quote
 
 from autotest import __version__
 from autotest.errors import ResultsError
-from autotest.report.cases import Case, differing, group_cases, plain, shown
+from autotest.report.cases import (
+    GUESTS,
+    LOAD,
+    Case,
+    along_guests,
+    differing,
+    group_cases,
+    plain,
+    shown,
+)
 from autotest.report.environment import differences, environment, in_common
-from autotest.report.metrics import METRICS
+from autotest.report.metrics import GUEST_METRICS, METRICS
 from autotest.report.parameters import Parameters, Value, names_of, value_of
 from autotest.report.trials import Results, Trial
 from autotest.results.names import HISTOGRAM, OUTPUT, TRIAL
@@ -44,11 +54,13 @@ _LONGEST_LOG: Final = 1_000_000
 _SHORTEST_LOG: Final = 500
 _TRIALS_A_CHUNK: Final = 16
 _SHOWN_COMPLAINTS: Final = 1000
+_SHOWN_GUESTS: Final = 32
+"""Of a test case; the ranges and the figures between the guests are of all of them."""
 _DIRECTORY: Final = "directory"
 #: Percentiles of a CDF: every per cent, and the tail.
 _GRID: Final = (*range(100), 99.5, 99.8, 99.9, 99.95, 99.99, 99.995, 99.999, 100)
 #: One module on the page, in this order.
-_SCRIPTS: Final = ("base.js", "charts.js", "table.js", "page.js")
+_SCRIPTS: Final = ("base.js", "charts.js", "guests.js", "table.js", "page.js")
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -57,7 +69,7 @@ class _Shown:
     """A test case as the page shows it.
 
     Attributes:
-        parameters: those of the case, after its directory where there are several; also what only others do not leave to QEMU.
+        parameters: those of the case, after its directory where there are several; also what only others' names say.
     """
 
     case: Case
@@ -151,7 +163,7 @@ def _cases(sources: Sequence[Source], accept: Collection[Verdict]) -> list[_Show
 
 
 def _whole(parameters: Parameters, names: Iterable[str]) -> dict[str, Value]:
-    """With those of these names that are left to QEMU."""
+    """With those of these names that its own do not say."""
     found = {name: value_of(parameters, name) for name in names if name not in parameters}
     return {**parameters, **{name: value for name, value in found.items() if value is not None}}
 
@@ -174,13 +186,26 @@ def _index(sources: Sequence[Source], cases: Sequence[_Shown], beside: Path) -> 
         "keys": [key for key in keys if key in varying or key == "rate"],
         "everywhere": shown(everything[0], same),
         "metrics": [{"name": metric.name, "label": metric.label, "unit": metric.unit} for metric in METRICS.values()],
+        "guestMetrics": GUEST_METRICS,
         "verdicts": [str(verdict) for verdict in Verdict],
         "setUps": [shown(dict(key), varying) or shown(dict(key)) for key in set_ups],
         "cases": [_case(shown_case, set_ups[_set_up(shown_case)], beside) for shown_case in cases],
         "trials": [_row(trial, one.case, number) for number, one in enumerate(cases) for trial in one.case.trials],
+        "lines": _lines(cases),
         "grid": _GRID,
         "span": _span(cases),
     }
+
+
+def _lines(cases: Sequence[_Shown]) -> list[dict[str, Any]]:
+    """Test cases that differ in their number of guests only: how a line along that number is called, and theirs."""
+    numbers = {id(one.case): number for number, one in enumerate(cases)}
+    directories: dict[Value | None, list[Case]] = {}
+    for one in cases:
+        directories.setdefault(one.parameters.get(_DIRECTORY), []).append(one.case)
+    lines = [[numbers[id(case)] for case in line] for there in directories.values() for line in along_guests(there)]
+    names = [name for name in (*differing(cases[line[0]].parameters for line in lines), LOAD) if name != GUESTS]
+    return [{"label": shown(cases[line[0]].parameters, names), "cases": line} for line in lines]
 
 
 def _set_up(shown_case: _Shown) -> tuple[tuple[str, Value], ...]:
@@ -200,8 +225,27 @@ def _case(shown_case: _Shown, set_up: int, beside: Path) -> dict[str, Any]:
         "samples": case.samples,
         "verdicts": case.verdicts(),
         "figures": {name: _figures(case.estimate(metric)) for name, metric in METRICS.items()},
+        "guests": _guests(case),
         "folder": "" if folder == "." else f"{folder}/",
         "infix": first.name.infix,
+    }
+
+
+def _guests(case: Case) -> dict[str, Any] | None:
+    """What came of each of several guests, mean over the repetitions, and from where to where that goes; None without several."""
+    if not case.guests:
+        return None
+    numbers = list(case.guests)[:_SHOWN_GUESTS]
+    figures = {name: case.of_guests(METRICS[name]) for name in GUEST_METRICS}
+    frames = {
+        name: {guest: fmean(getattr(one, name) for one in case.guests[guest]) for guest in numbers}
+        for name in ("sent", "received")
+    }
+    return {
+        "count": len(case.guests),
+        "numbers": numbers,
+        **{name: [_short(found.get(guest)) for guest in numbers] for name, found in (frames | figures).items()},
+        "ranges": {name: [_short(min(found.values())), _short(max(found.values()))] for name, found in figures.items() if found},
     }
 
 

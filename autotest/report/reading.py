@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection, wait
 from operator import attrgetter
@@ -26,11 +26,13 @@ from typing import Any, Final, NamedTuple
 from autotest.errors import ResultsError
 from autotest.results.batch import BATCH_BYTES, summarise
 from autotest.results.figures import Figures, figures
+from autotest.results.guest_latencies import parse_guest_latencies
+from autotest.results.guests import GuestFigures
 from autotest.results.histogram import Histogram, Summary, parse_histogram
 from autotest.results.moongen import parse_moongen_output
-from autotest.results.names import HISTOGRAM, OUTPUT, TRIAL, TrialName
+from autotest.results.names import GUESTS, HISTOGRAM, OUTPUT, TRIAL, TrialName
 from autotest.results.older import judge_older
-from autotest.results.records import DATA_KINDS, stored_trial
+from autotest.results.records import DATA_KINDS, FILE_KINDS, stored_trial
 from autotest.results.signatures import Signature
 from autotest.results.verdicts import Tolerances, Verdict
 
@@ -42,12 +44,17 @@ Parameters = Mapping[str, Value]
 _MANY: Final = 200  # trials: from here on other processes are worth their start of some milliseconds
 _MOST_PROCESSES: Final = 8
 _MOST_TASKS: Final = 256  # so that a task's number is one byte
-_FIGURES: Final = attrgetter(*(field.name for field in fields(Figures)))
+_FIELDS: Final = tuple(field.name for field in fields(Figures))
+_FIGURES: Final = attrgetter(*_FIELDS)
+_GUESTS_AT: Final = _FIELDS.index("guests")
+_GUEST_FIGURES: Final = attrgetter(*(field.name for field in fields(GuestFigures)))
 _UNKNOWN: Final[Signature] = [0, 0, 65536, 0, 0]
 _LEAST_READ, _MOST_READ = 2**14, 2**30  # bytes at once; the kernel gives no more than 2**31
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES: Final = 32 * 2**20
 _LARGEST: Final = 1e18
+_MOST_GUESTS: Final = 10_000  # whatever a name says: nobody measured more
+_GUEST_NAME = re.compile(r"guest([1-9][0-9]{0,8})?").fullmatch
 _LINE = re.compile(r":([0-9]+): (.*)", re.DOTALL).fullmatch
 
 
@@ -75,6 +82,16 @@ class Source(NamedTuple):
     files: Mapping[str, Signature]
     unusable: tuple[Complaint, ...] = ()
 
+    @property
+    def guests(self) -> int:
+        """How many there are by its name; 1 also where the host itself is measured."""
+        return min(int(self.parameters.get("guests", 1)), _MOST_GUESTS)
+
+    def weights(self, guests: Iterable[int]) -> list[int]:
+        """Those of these guests; none where all have the same."""
+        weights = str(self.parameters.get("weights", "")).split(":")
+        return [int(weights[number - 1]) for number in guests] if len(weights) > 1 else []
+
 
 class Reading(NamedTuple):
     """What the files of a trial say; see :class:`~autotest.report.trials.Trial`."""
@@ -90,7 +107,9 @@ class Reading(NamedTuple):
 
     def row(self) -> list[Any]:
         """As JSON takes it."""
-        found = self.figures and _FIGURES(self.figures)
+        found = _FIGURES(self.figures) if self.figures else None
+        if found and found[_GUESTS_AT]:
+            found = (*found[:_GUESTS_AT], list(map(_GUEST_FIGURES, found[_GUESTS_AT])), *found[_GUESTS_AT + 1 :])
         complaints = [(complaint.file, complaint.message) for complaint in self.complaints]
         return [str(self.verdict), self.reason, self.accepted, found, self.testbed, self.started, self.checksum, complaints]
 
@@ -99,7 +118,9 @@ class Reading(NamedTuple):
         """From what :meth:`row` gave, also after it went through JSON. ValueError or TypeError for anything else."""
         judged, reason, accepted, found, testbed, started, checksum, complaints = row
         if found and list in map(type, found):  # JSON has no tuples
+            guests = [GuestFigures(*guest) for guest in found[_GUESTS_AT]]
             found = [tuple(value) if type(value) is list else value for value in found]
+            found[_GUESTS_AT] = tuple(guests)
         measured = Figures(*found) if found else None
         complained = tuple(Complaint(file, message) for file, message in complaints)
         return cls(Verdict(judged), reason, accepted, measured, testbed, started, checksum, complained)
@@ -235,7 +256,9 @@ def _load(folder: str, source: Source) -> _Loaded:
     unreadable: list[Complaint] = []
     if source.unusable:
         return _Loaded(contents, source.unusable)
-    for kind in (*DATA_KINDS, TRIAL):
+    for kind in (*FILE_KINDS, TRIAL):
+        if kind == GUESTS and kind not in source.files and source.guests == 1:
+            continue
         file = source.name.file(kind)
         _, _, size, *_ = source.files.get(kind, _UNKNOWN)
         try:
@@ -272,7 +295,7 @@ def _judge(directory: Path, source: Source, loaded: _Loaded, summary: Summary | 
         return _judge_older(source, contents, summary)
     stored = stored_trial(directory, name, raw, contents)
     record = stored.trial or {}
-    found = None if stored.unacceptable else _recorded_figures(name, contents, summary, record)
+    found = None if stored.unacceptable else _recorded_figures(source, contents, summary, record)
     judged, problem = stored.verdict, stored.reason
     if judged.is_done and found and found.contradiction:  # format 1 did not look for it
         judged, problem, found = Verdict.INCOMPLETE, found.contradiction, None
@@ -336,23 +359,49 @@ def _checksum(contents: Mapping[str, bytes]) -> str:
 
 
 def _recorded_figures(
-    name: TrialName, contents: Mapping[str, bytes], summary: Summary | None, record: Mapping[str, Any]
+    source: Source, contents: Mapping[str, bytes], summary: Summary | None, record: Mapping[str, Any]
 ) -> Figures | None:
-    """Figures made anew, with what only the record can know: for how long was sent, what the interface counted, tolerances."""
+    """Figures made anew, with what only the record can know: for how long was sent, what the interface counted, tolerances,
+    which guests were missing.
+    """
     if not contents.get(OUTPUT):
         return None
+    name = source.name
     is_empty = contents.get(HISTOGRAM) == b""  # nothing came back, which the record says, too
     latencies, problem = (Histogram.of({}), "") if is_empty else _latencies(name, contents, summary)
     measured = _numbers(record.get("figures"))
     interface = measured.get("interface_sent"), measured.get("interface_received")
+    missing = _missing_guests(record)
+    there = [number for number in range(1, source.guests + 1) if number not in missing]
+    of_guests, guests_problem = _guest_latencies(name, contents)
     return figures(
         parse_moongen_output(contents[OUTPUT]),
         latencies,
         measured.get("seconds"),
         Tolerances.of(_numbers(record.get("settings"))),
         interface=(int(interface[0]), int(interface[1])) if interface[0] is not None and interface[1] is not None else None,
-        unreadable=problem,
+        unreadable=problem or guests_problem,
+        guests=there,
+        weights=source.weights(there),
+        guest_latencies=of_guests,
     )
+
+
+def _missing_guests(record: Mapping[str, Any]) -> set[int]:
+    """The numbers of the guests that were not there; the first is called ``guest``."""
+    missing = record.get("missing_guests")
+    found = [_GUEST_NAME(str(name)) for name in missing] if isinstance(missing, dict) else []
+    return {int(match[1] or 1) for match in found if match}
+
+
+def _guest_latencies(name: TrialName, contents: Mapping[str, bytes]) -> tuple[dict[int, Histogram] | None, str]:
+    """The guests' histograms, None where there are none; or what is wrong with the file."""
+    if GUESTS not in contents:
+        return None, ""
+    try:
+        return parse_guest_latencies(contents[GUESTS], name.file(GUESTS)), ""
+    except ResultsError as error:
+        return None, str(error)
 
 
 def _text(value: object) -> str:

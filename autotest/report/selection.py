@@ -15,13 +15,7 @@ from pathlib import Path
 from autotest.config.values import nearest
 from autotest.errors import UsageError
 from autotest.report.cases import plain
-from autotest.report.parameters import (
-    DEFAULT,
-    QEMU_CHOOSES,
-    Parameters,
-    Value,
-    value_of,
-)
+from autotest.report.parameters import UNSAID, Parameters, Value, value_of
 from autotest.report.trials import Results, Trial, parameters_of
 
 TESTBED = "testbed"
@@ -59,7 +53,7 @@ class Selection:
             trials += results.elsewhere
         there = _there_is(results, trials)
         listed = "\n".join(f"  {key}: {', '.join(map(plain, values))}" for key, values in there.items())
-        known = _left_to_qemu(trials) | there
+        known = _unsaid(trials) | there
         for key, texts in self.wanted if trials else ():
             if key not in known:
                 raise UsageError(f"{results.directory}: no parameter {key!r}{nearest(key, list(there))}; there are\n{listed}")
@@ -108,10 +102,10 @@ def _matches(text: str, value: Value) -> bool:
     return text == value
 
 
-def _left_to_qemu(trials: Iterable[Trial]) -> dict[str, list[Value]]:
-    """The parameters that some trials leave to QEMU, also where all do and nobody is told of them."""
-    own = {name for trial in trials for name in QEMU_CHOOSES if value_of(trial.parameters, name) == DEFAULT}
-    return {name: [DEFAULT] for name in QEMU_CHOOSES if name in own}
+def _unsaid(trials: Iterable[Trial]) -> dict[str, list[Value]]:
+    """What the names of some trials do not say, with what it is there, also where none says it and nobody is told of it."""
+    own = {name for trial in trials for name, unsaid in UNSAID.items() if value_of(trial.parameters, name) == unsaid}
+    return {name: [unsaid] for name, unsaid in UNSAID.items() if name in own}
 
 
 def _there_is(results: Results, trials: Collection[Trial]) -> dict[str, list[Value]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from textwrap import shorten, wrap
@@ -21,12 +21,18 @@ WIDTH: Final = 100
 _COLUMNS: Final = {"offered": "kpps", "achieved": "kpps", "loss": "%", "median": "µs", "p99": "µs"}
 _HEADER: Final = (*(f"{title}\n[{unit}]" for title, unit in _COLUMNS.items()), "samples", "rep.", "verdict")
 _ALIGN: Final = "rllllrrl"
+_FURTHER: Final = {"fairness": "fairness", "loss_spread": "loss spread", "p50_spread": "median spread"}
+_OF_MIXES: Final = {"mean_size": "mean size", "bit_rate": "bit rate"}
+"""Metrics that are shown only of several guests, and only of mixes of frame sizes, with their titles."""
 _LEAST_VERDICT_WIDTH: Final = 20
 _REASONS: Final = 3
 _NOTE: Final = """\
 Mean over the repetitions ± half the 95 % confidence interval (Student's t); loss: all frames lost
 over all sent. Percentiles: nearest rank, of each repetition. rep.: repetitions used/there. A case
 without a valid repetition shows its under-sent ones, if any."""
+_GUESTS_NOTE: Final = """\
+Fairness: Jain's index of the frames that the guests returned, relative to their weights; 1 where
+each had its share. Spread: the largest figure of a guest less the smallest."""
 
 
 def summarise(trials: Iterable[Trial], accept: Collection[Verdict] = (), open_failures: int = 0) -> str:
@@ -43,7 +49,30 @@ def summarise(trials: Iterable[Trial], accept: Collection[Verdict] = (), open_fa
         blocks += ["", *wrap(shown(dict(set_up)), WIDTH, break_long_words=False)]
         for case, lines in members:
             blocks += [*lines, *_reasons(case)]
-    return "\n".join([*blocks, "", _NOTE, *notes]) + "\n"
+    several = [case for case in cases if case.guests]
+    mixes = [case for case in cases if case.used and isinstance(case.parameters.get("size"), str)]
+    blocks += _further(several, _FURTHER) + _further(mixes, _OF_MIXES)
+    return "\n".join([*blocks, "", _NOTE, *([_GUESTS_NOTE] if several else []), *notes]) + "\n"
+
+
+def _further(cases: Sequence[Case], titles: Mapping[str, str]) -> list[str]:
+    """A table of these metrics under the first one, with the same blocks; nothing without cases."""
+    if not cases:
+        return []
+    columns = [_cells([case.estimate(METRICS[name]) for case in cases]) for name in titles]
+    units = [f"\n[{METRICS[name].unit}]" if METRICS[name].unit else "" for name in titles]
+    header = ["offered\n[kpps]", *map("".join, zip(titles.values(), units, strict=True))]
+    cells = list(zip([str(case.load) for case in cases], *columns, strict=True))
+    head, rows = _split(render_table(header, cells, align="r" + "l" * len(titles)))
+    lines = ["", "", *head]
+    for set_up, members in groupby(zip(cases, rows, strict=True), key=lambda row: row[0].set_up):
+        lines += ["", *wrap(shown(dict(set_up)), WIDTH, break_long_words=False), *(row for _, row in members)]
+    return lines
+
+
+def _split(lines: list[str]) -> tuple[list[str], list[str]]:
+    """The head of a table and its rows."""
+    return lines[:2], lines[2:]
 
 
 def _table(cases: list[Case]) -> tuple[list[str], list[list[str]]]:
@@ -64,9 +93,9 @@ def _table(cases: list[Case]) -> tuple[list[str], list[list[str]]]:
     for cells, (first, *more) in zip(zip(*columns, strict=True), verdicts, strict=True):
         rows.append((*cells, first))
         rows += [("",) * len(cells) + (line,) for line in more]
-    lines = render_table(_HEADER, rows, align=_ALIGN)
-    rest = iter(lines[2:])
-    return lines[:2], [list(islice(rest, len(found))) for found in verdicts]
+    head, lines = _split(render_table(_HEADER, rows, align=_ALIGN))
+    rest = iter(lines)
+    return head, [list(islice(rest, len(found))) for found in verdicts]
 
 
 def _verdicts(case: Case, width: int) -> list[str]:

@@ -15,12 +15,7 @@ from typing import Any, NamedTuple
 from autotest.errors import ResultsError
 from autotest.report.cache import Cache
 from autotest.report.listing import list_directory, sources, summarised
-from autotest.report.parameters import (
-    DEFAULT,
-    PARAMETERS,
-    QEMU_CHOOSES,
-    value_of,
-)
+from autotest.report.parameters import PARAMETERS, UNSAID, value_of
 from autotest.report.reading import (
     Complaint,
     Parameters,
@@ -43,7 +38,7 @@ class Trial:
 
     Attributes:
         directory: where its files are.
-        parameters: by name, in the order of the tree; those that do not apply or are left to QEMU are not there.
+        parameters: by name, in the order of the tree; those that do not apply or that its names do not say are not there.
         verdict, reason: the recorded ones; for a trial of the older tool those that its figures give.
         accepted: somebody said ``--accept`` when it was measured.
         figures: None where its files cannot be used, whoever accepts the verdict.
@@ -119,9 +114,9 @@ def parameters_of(trials: Collection[Trial]) -> dict[str, list[Value]]:
     for trial in trials:
         for key, value in trial.parameters.items():
             found.setdefault(key, set()).add(value)
-    for name in QEMU_CHOOSES:
-        if name in found and any(value_of(trial.parameters, name) == DEFAULT for trial in trials):
-            found[name].add(DEFAULT)
+    for name, unsaid in UNSAID.items():
+        if name in found and any(value_of(trial.parameters, name) == unsaid for trial in trials):
+            found[name].add(unsaid)
     order = [key for key in PARAMETERS if key in found]
     return {key: sorted(found[key], key=_sorting) for key in dict.fromkeys([*order, *found])}
 

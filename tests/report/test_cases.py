@@ -5,6 +5,7 @@ import pytest
 import sample_output as sample
 
 from autotest.report.cases import differing, group_cases, shown
+from autotest.report.listing import _place
 from autotest.report.metrics import METRICS
 from autotest.report.trials import Trial
 from autotest.results.figures import figures
@@ -97,3 +98,11 @@ def test_an_accepted_repetition_without_samples_adds_none_to_the_histogram(tmp_p
     empty = replace(trial(1, Verdict.NO_REFLECTION), directory=tmp_path, figures=found)
     (case,) = group_cases([whole, empty], accept=[Verdict.NO_REFLECTION])
     assert len(case.used) == 2 and case.histogram().samples == 200
+
+
+def test_set_ups_stand_in_the_order_of_their_numbers_of_guests() -> None:
+    def place(guests: str) -> tuple[int, str, int, int]:
+        return _place((f"pcvm_bridge_q_vhostoff_ioregionfdoff{guests}_xdp_10kpps_60B_1s", 0), None)
+
+    names = ["", "_guests2", "_guests8", "_guests40"]
+    assert sorted(reversed(names), key=place) == names

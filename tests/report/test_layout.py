@@ -137,9 +137,9 @@ def test_a_set_up_without_any_usable_trial_is_no_line_and_changes_no_label():
 
 def test_where_the_load_is_no_axis_it_is_a_parameter_like_the_others():
     found = cases(*matrix(interface=["bridge", "macvtap"], rate=[10, 100, 20]))
-    layout = arrange(found, ["rate"], load_axis=False)
+    layout = arrange(found, ["rate"], axis="")
     assert shape(layout) == {title: {"10 kpps": [10], "20 kpps": [20], "100 kpps": [100]} for title in ("bridge", "macvtap")}
-    assert list(shape(arrange(found, ["interface"], load_axis=False))) == ["10 kpps", "20 kpps", "100 kpps"]
+    assert list(shape(arrange(found, ["interface"], axis=""))) == ["10 kpps", "20 kpps", "100 kpps"]
     assert layout.differ == ("interface", "rate")
 
 

@@ -8,21 +8,19 @@ import os
 import random
 import re
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 import example
 import example_campaign
 import pytest
 import sample_output as sample
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import expect
+from viewed import MADE, Viewer, chips, column, middle, points, render, rows
 
 from autotest.cli import main
 from autotest.report.page import render_page
 from autotest.report.trials import read_results
 
-CHROMIUM = "/usr/bin/chromium"
-MADE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked=1'><b>bold</b>{{data}}"
 
 
@@ -48,13 +46,6 @@ def fill_small(directory: Path, **options) -> None:
     example_campaign.fill_campaign(directory, **{**small, "rates": [10, 50], **options})
 
 
-def render(directory: Path, target: Path, trials=None, **options) -> bytes:
-    results = read_results(directory)
-    content = render_page([(results, trials or results.trials)], beside=target.parent, made=MADE, **options)
-    target.write_bytes(content)
-    return content
-
-
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """48 trials of 16 cases in 4 set-ups; one has a disturbed repetition, some with macvtap are under-sent."""
@@ -67,47 +58,6 @@ def campaign(tmp_path_factory):
 def report(campaign):
     render(campaign, campaign / "report.html")
     return campaign / "report.html"
-
-
-@pytest.fixture(scope="module")
-def browser():  # not for the whole session: its event loop would be in the way of other tests
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        yield browser
-        browser.close()
-
-
-class Viewer:
-    """A browser page that notes what it says and what it asks for."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
-
-    def open(self, path: Path) -> Page:
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("#chart-cdf .scatterlayer path.js-line")
-        return self.page
-
-
-    def check(self) -> None:
-        assert not self.said
-        assert [url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))] == []
-        assert sum(url.startswith("file:") for url in self.asked) == 1
-
-
-@pytest.fixture
-def viewer(browser):
-    page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    viewer = Viewer(page)
-    yield viewer
-    page.close()
-    viewer.check()
 
 
 @pytest.fixture(scope="module")
@@ -128,29 +78,6 @@ def page(opened):
         opened.page.click("#clear")
     opened.page.evaluate("scrollTo(0, 0)")
     opened.check()
-
-
-def rows(page: Page) -> list[list[str]]:
-    return page.locator("#trials tbody tr").evaluate_all("all => all.map(row => [...row.cells].map(cell => cell.innerText))")
-
-
-def column(page: Page, title: str) -> list[str]:
-    titles = page.locator("#trials th button").evaluate_all("all => all.map(one => one.firstChild.textContent)")
-    return [row[titles.index(title)] for row in rows(page)]
-
-
-def points(page: Page, chart: str):
-    return page.locator(f"#chart-{chart} .scatterlayer path.point")
-
-
-def middle(locator) -> tuple[float, float]:
-    locator.scroll_into_view_if_needed()
-    box = locator.bounding_box()
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def chips(page: Page) -> str:
-    return page.locator("#chips").inner_text()
 
 
 # -- charts ------------------------------------------------------------------------------------------------

@@ -179,7 +179,8 @@ def everything(tmp_path_factory):
         host = "host_pnic_" + trial.name.infix.partition("ioregionfdoff_")[2]
         ((old, new),) = changed.items()
         chosen = trial.name.infix.replace("vhostoff_ioregionfdoff_xdp", "vhostoff_ioregionfdoff_queues4_rxq512_xdp")
-        for infix in {trial.name.infix.replace(old, new), chosen, host} - {trial.name.infix}:
+        several = trial.name.infix.replace("vhostoff_ioregionfdoff_xdp", "vhostoff_ioregionfdoff_guests2_xdp")
+        for infix in {trial.name.infix.replace(old, new), chosen, several, host} - {trial.name.infix}:
             for kind in ("output", "histogram"):
                 (directory / "results" / TrialName(infix, 0).file(kind)).write_bytes(trial.path(kind).read_bytes())
     return directory
@@ -195,6 +196,7 @@ def test_every_command_of_the_documentation_draws(everything, tmp_path, monkeypa
 
 def test_the_documentation_has_a_command_for_each_comparison():
     compared = " ".join(COMMANDS)
-    for name in ("reflector", "interface", "machine", "vhost", "ioregionfd", "queues", "rx_queue_size", "size", "rate", "qemu"):
+    names = ("reflector", "interface", "machine", "vhost", "ioregionfd", "queues", "rx_queue_size", "size", "rate", "qemu", "guests")
+    for name in names:
         assert f"--by {name} " in f"{compared} "
     assert "--by vhost --side-by-side interface" in compared

@@ -74,7 +74,7 @@ def test_many_verdicts_and_long_names_keep_the_width(tmp_path):
     table = summarise(trials)
     assert max(map(len, table.splitlines())) <= 100
     words = " ".join(table.split())
-    assert "3 valid, 3 under-sent, 3 too-few-samples, 3 counter-mismatch, 3 no-reflection, 3 disturbed, 3 incomplete" in words
+    assert "3 valid, 3 under-sent, 3 too-few-samples, 3 counter-mismatch, 3 no-reflection, 3 disturbed, 3 missing-guests, 3 incomplete" in words
 
 
 def test_trials_whose_records_say_that_they_are_accepted_are_told_of(tmp_path):

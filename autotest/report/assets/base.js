@@ -17,6 +17,8 @@ const MARKERS = [
 ];
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const COLUMNS = ["achieved", "loss", "p50", "p95", "p99", "p999", "max", "samples"];
+if (data.cases.some((one) => typeof one.parameters.size === "string")) COLUMNS.push("mean_size", "bit_rate");
+if (data.cases.some((one) => one.guests)) COLUMNS.push("fairness", "loss_spread", "p50_spread");
 const ROWS_AT_ONCE = 200;
 const VALUES_SHOWN = 12; // of a key that differs
 
@@ -52,7 +54,7 @@ const table = (titles, rows) =>
 
 function number(value, unit) {
   if (value === null || value === undefined) return "–";
-  if (value === 0 || !unit) return String(value);
+  if (value === 0 || (!unit && Number.isInteger(value))) return String(value);
   if (Math.abs(value) < 0.0001) return value < 0 ? ">-0.0001" : "<0.0001";
   const decimals =
     [
@@ -156,6 +158,7 @@ let drawing;
 function update() {
   updateChips();
   updateTable();
+  updateGuestTables();
   clearTimeout(drawing);
   drawing = setTimeout(drawCharts); // the table does not wait for them
 }

@@ -193,6 +193,7 @@ function drawCharts() {
     button.hidden = !possible.has(setUp);
     button.classList.toggle("absent", !now.has(setUp));
   });
+  drawGuests(cases, chosen);
   drawDistribution();
 }
 

@@ -157,13 +157,15 @@ function listen() {
   $("metric").onchange = $("log-rate").onchange = $("tail").onchange = drawCharts;
   const resize = (look) =>
     window.Plotly &&
-    document.querySelectorAll("#charts figure").forEach((box) => box.on && window.Plotly.relayout(box, look));
-  addEventListener("beforeprint", () => resize({ width: 495 }));
-  addEventListener("afterprint", () => resize({ width: null, autosize: true }));
+    document.querySelectorAll("#charts figure").forEach((box) => box.on && window.Plotly.relayout(box, look(box)));
+  addEventListener("beforeprint", () => resize((box) => ({ width: box.classList.contains("wide") ? 1000 : 495 })));
+  addEventListener("afterprint", () => resize(() => ({ width: null, autosize: true })));
 }
 
 async function start() {
-  const latencies = data.metrics.filter((metric) => metric.unit === "µs");
+  const latencies = data.metrics.filter(
+    (metric) => metric.unit === "µs" && (metric.name !== "p50_spread" || data.cases.some((one) => one.guests)),
+  );
   $("metric").append(
     ...latencies.map((metric) =>
       saying("option", metric.label, { value: metric.name, selected: metric.name === "p50" }),

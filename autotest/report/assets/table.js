@@ -1,12 +1,24 @@
 // -- table --
 
+const SHORT_TITLES = {
+  p50: "median",
+  p999: "p99.9",
+  mean_size: "mean size",
+  bit_rate: "bit rate",
+  loss_spread: "loss spread",
+  p50_spread: "median spread",
+};
+
 const columns = [
-  ...data.keys.map((key) => ({
-    title: key,
-    unit: { rate: "kpps", size: "B", runtime: "s" }[key] ?? "",
-    value: (trial) => trial.of.parameters[key] ?? null,
-    numeric: data.cases.every((one) => typeof (one.parameters[key] ?? 0) === "number"),
-  })),
+  ...data.keys.map((key) => {
+    const numeric = data.cases.every((one) => typeof (one.parameters[key] ?? 0) === "number");
+    return {
+      title: key,
+      unit: (numeric && { rate: "kpps", size: "B", runtime: "s" }[key]) || "",
+      value: (trial) => trial.of.parameters[key] ?? null,
+      numeric,
+    };
+  }),
   { title: "rep.", unit: "", value: (trial) => trial.repetition, numeric: true },
   {
     title: "verdict",
@@ -16,7 +28,7 @@ const columns = [
     show: (trial) => verdictText(trial.verdict) + (trial.accepted ? " (accepted)" : ""),
   },
   ...COLUMNS.map((name) => ({
-    title: { p50: "median", p999: "p99.9" }[name] ?? name,
+    title: SHORT_TITLES[name] ?? name,
     unit: data.metrics[metricNumber[name]].unit,
     value: (trial) => trial.figures[metricNumber[name]],
     numeric: true,

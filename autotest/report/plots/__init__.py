@@ -1,4 +1,5 @@
-"""Plots of an output directory: latency, loss and throughput over the offered rate, and distributions of the latency.
+"""Plots of an output directory: latency, loss and throughput over the offered rate, latency and loss over the number of
+guests, and distributions of the latency.
 
 :func:`autotest.report.plots.figure.draw` makes a figure of test cases, :mod:`autotest.report.plots.files` names and writes
 it. This module alone is quick to import.
@@ -15,9 +16,11 @@ KINDS: Final = {
     "throughput": "throughput",
     "cdf": "latency_cdf",
     "histogram": "latency_histogram",
+    "guests": "over_guests",
 }
 """What ``--kind`` takes, and what the files begin with."""
 DEFAULT_KINDS: Final = ("latency", "loss", "throughput")
+"""Without ``--kind``; also ``guests`` where there are several numbers of them."""
 FORMATS: Final = ("png", "pdf", "svg")
 DEFAULT_FORMATS: Final = ("png", "pdf")
 

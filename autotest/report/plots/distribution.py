@@ -116,11 +116,11 @@ def _histogram_key(layout: Layout, _log: bool) -> list[Artist]:
     return [marks, *hollow_key(layout, "less sent than offered")]
 
 
-CDF: Final = Chart(_draw_cdf, _scale_cdf, _cdf_key, lambda _: (_LATENCY, "share of samples at or below [%]"), load_axis=False)
+CDF: Final = Chart(_draw_cdf, _scale_cdf, _cdf_key, lambda _: (_LATENCY, "share of samples at or below [%]"), axis="")
 HISTOGRAM: Final = Chart(
     _draw_histogram,
     _scale_histogram,
     _histogram_key,
     lambda _: (_LATENCY, f"share of samples per bin, {BINS_PER_DECADE} bins per decade [%]"),
-    load_axis=False,
+    axis="",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -13,11 +13,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from autotest.report.plots.distribution import CDF, HISTOGRAM
-from autotest.report.plots.layout import Layout
+from autotest.report.plots.guests import GUESTS_LATENCY, GUESTS_LOSS
+from autotest.report.plots.layout import Layout, Panel
 from autotest.report.plots.load import LATENCY, LOSS, THROUGHPUT
 from autotest.report.plots.style import GREY, RC, Chart, handle
 
-CHARTS: Final = {"latency": LATENCY, "loss": LOSS, "throughput": THROUGHPUT, "cdf": CDF, "histogram": HISTOGRAM}
+CHARTS: Final[Mapping[str, Sequence[Chart]]] = {
+    "latency": (LATENCY,),
+    "loss": (LOSS,),
+    "throughput": (THROUGHPUT,),
+    "cdf": (CDF,),
+    "histogram": (HISTOGRAM,),
+    "guests": (GUESTS_LATENCY, GUESTS_LOSS),
+}
+"""The charts of a kind of plot, one above the other; they share the x axis."""
 _WIDTH_IN, _PANEL_WIDTH_IN, _LONE_PANEL_IN, _PANEL_IN = 7.0, 2.9, 3.7, 2.3
 _BESIDE_IN = 0.6  # of a panel: the space for the numbers of its axis, and between panels
 _ROW_IN, _CAPTION_ROW_IN, _GAP_IN = 0.165, 0.125, 0.1
@@ -36,43 +45,63 @@ def draw(kind: str, layout: Layout, caption: str, *, log: bool) -> Figure:
     Raises:
         ResultsError: the histogram of a trial cannot be read.
     """
-    chart = CHARTS[kind]
+    charts = CHARTS[kind]
     with matplotlib.rc_context(RC):
         series = [handle(number, label) for number, label in enumerate(layout.labels)]
-        key = chart.key(layout, log)
+        key = _distinct([entry for chart in charts for entry in chart.key(layout, log)])
         width = max(_WIDTH_IN, _PANEL_WIDTH_IN * layout.columns)
         legend = [(part, _legend_columns(part, width)) for part in (series, key) if part]
         lines = textwrap.wrap(caption, int((width - 0.3) / _SMALL_LETTER_IN))
         below = sum(-(-len(part) // columns) for part, columns in legend) * _ROW_IN + len(lines) * _CAPTION_ROW_IN + 3 * _GAP_IN
-        above = _LONE_PANEL_IN if layout.rows == 1 else _PANEL_IN * layout.rows + 0.3
+        rows = layout.rows * len(charts)
+        above = _LONE_PANEL_IN if rows == 1 else _PANEL_IN * rows + 0.3
         figure = Figure(figsize=(width, above + below), layout="constrained")
         grid = figure.add_gridspec(2, 1, height_ratios=[above, below])
         upper, lower = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
-        _draw_panels(upper, chart, layout, log)
+        _draw_panels(upper, charts, layout, log)
         _draw_legend(lower, legend, below)
         lower.text(0.15 / width, _GAP_IN / 2 / below, "\n".join(lines), fontsize=6.5, color=GREY, va="bottom", linespacing=1.25)
     return figure
 
 
-def _draw_panels(figure: SubFigure, chart: Chart, layout: Layout, log: bool) -> None:
-    grid = figure.add_gridspec(layout.rows, layout.columns)
-    drawn: list[Axes] = []
-    places = {(panel.row, panel.column) for panel in layout.panels}
-    for panel in layout.panels:
-        first = drawn[0] if drawn else None
-        axes = figure.add_subplot(grid[panel.row, panel.column], sharex=first, sharey=first)
-        drawn.append(axes)
-        for series in panel.series:
-            chart.draw(axes, series)
-        title = textwrap.fill(panel.title, int((max(_PANEL_WIDTH_IN, _WIDTH_IN / layout.columns) - _BESIDE_IN) / _LETTER_IN))
-        axes.set_title(title, fontsize="medium", loc="left")
-        axes.tick_params(
-            labelbottom=(panel.row + 1, panel.column) not in places, labelleft=(panel.row, panel.column - 1) not in places
-        )
-    chart.scale(drawn, layout, log)
-    x_label, y_label = chart.labels(layout)
+def _draw_panels(figure: SubFigure, charts: Sequence[Chart], layout: Layout, log: bool) -> None:
+    """The panels of the first chart, below them those of the next: all with one x axis, those of a chart with one y axis."""
+    grid = figure.add_gridspec(layout.rows * len(charts), layout.columns)
+    every: list[Axes] = []
+    for number, chart in enumerate(charts):
+        drawn: list[Axes] = []
+        for panel in layout.panels:
+            place = grid[number * layout.rows + panel.row, panel.column]
+            axes = figure.add_subplot(place, sharex=every[0] if every else None, sharey=drawn[0] if drawn else None)
+            every.append(axes)
+            drawn.append(axes)
+            for series in panel.series:
+                chart.draw(axes, series)
+            _label_panel(axes, panel, layout, is_first=not number, is_last=number == len(charts) - 1)
+        chart.scale(drawn, layout, log)
+        for panel, axes in zip(layout.panels, drawn, strict=True):
+            if len(charts) > 1 and not panel.column:
+                axes.set_ylabel(chart.labels(layout)[1])
+    figure.align_ylabels(every)
+    x_label, y_label = charts[0].labels(layout)
     figure.supxlabel(x_label, fontsize="medium")
-    figure.supylabel(y_label, fontsize="medium")
+    if len(charts) == 1:
+        figure.supylabel(y_label, fontsize="medium")
+
+
+def _label_panel(axes: Axes, panel: Panel, layout: Layout, *, is_first: bool, is_last: bool) -> None:
+    """The title, above the first chart only where there is one row of them, and numbers at the axes that have no neighbour."""
+    places = {(panel.row, panel.column) for panel in layout.panels}
+    below = not is_last or (panel.row + 1, panel.column) in places
+    if is_first or layout.rows > 1:
+        width = max(_PANEL_WIDTH_IN, _WIDTH_IN / layout.columns) - _BESIDE_IN
+        axes.set_title(textwrap.fill(panel.title, int(width / _LETTER_IN)), fontsize="medium", loc="left")
+    axes.tick_params(labelbottom=not below, labelleft=(panel.row, panel.column - 1) not in places)
+
+
+def _distinct(entries: Sequence[Artist]) -> list[Artist]:
+    """Each explanation once."""
+    return list({str(entry.get_label()): entry for entry in entries}.values())
 
 
 def _legend_columns(entries: Sequence[Artist], width: float) -> int:

@@ -15,16 +15,11 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from autotest.errors import ResultsError, UsageError
-from autotest.report.cases import LOAD, Case, count_left_out, shown
-from autotest.report.plots import KINDS, View
+from autotest.report.cases import GUESTS, LOAD, Case, count_left_out, shown
+from autotest.report.plots import DEFAULT_KINDS, KINDS, View
 from autotest.report.plots.figure import CHARTS, draw
-from autotest.report.plots.layout import (
-    Layout,
-    arrange,
-    check_names,
-    listed,
-    parameters_that_differ,
-)
+from autotest.report.plots.guests import with_several_guests
+from autotest.report.plots.layout import Layout, arrange, check_names, listed
 from autotest.report.plots.load import achieved
 from autotest.report.plots.style import COLOURS, DISTINCT, RC
 from autotest.results.files import make_directory, write_atomically
@@ -72,10 +67,27 @@ def draw_plots(cases: Sequence[Case], kinds: Collection[str], view: View, origin
             f"select one of them, like --select testbed={testbeds[0]}"
         )
     layouts = {kind: _layout(kind, cases, view) for kind in kinds}  # all of them, before anything takes time
+    for kind, layout in layouts.items():
+        _warn_of_crowd(kind, layout)
     return {
-        _name(kind, view, origin): draw(kind, layout, _caption(kind, layout, origin), log=view.log)
+        _name(kind, view, origin): draw(kind, layout, _caption(layout, cases, origin), log=view.log)
         for kind, layout in layouts.items()
     }
+
+
+def default_kinds(cases: Sequence[Case], view: View) -> tuple[str, ...]:
+    """What is drawn where nobody says what: along the number of guests only where there are several and no panel would be
+    overcrowded.
+    """
+    numbers = {case.number_of_guests for case in cases if case.used} - {0}
+    if len(numbers) < 2 or GUESTS in (*view.by, view.beside):
+        return DEFAULT_KINDS
+    try:
+        _layout(GUESTS, cases, view)
+    except UsageError as error:
+        log.warning("not drawn: %s", error)
+        return DEFAULT_KINDS
+    return (*DEFAULT_KINDS, GUESTS)
 
 
 def write_plots(figures: dict[str, Figure], directory: Path, formats: Sequence[str]) -> list[Path]:
@@ -98,48 +110,57 @@ def write_plots(figures: dict[str, Figure], directory: Path, formats: Sequence[s
 
 
 def _layout(kind: str, cases: Sequence[Case], view: View) -> Layout:
-    load_axis = CHARTS[kind].load_axis
+    axis = CHARTS[kind][0].axis
     check_names(cases, [*view.by, *filter(None, [view.beside])])
-    if load_axis and LOAD in (*view.by, view.beside):
-        raise UsageError(f"{LOAD} is the x axis of --kind {kind}: it tells lines apart in --kind cdf and histogram only")
-    layout = arrange(cases, view.by, view.beside, load_axis=load_axis)
+    if axis and axis in (*view.by, view.beside):
+        others = ", ".join(other for other, (chart, *_) in CHARTS.items() if chart.axis != axis)
+        raise UsageError(f"{axis} is the x axis of --kind {kind}: it tells lines apart only in --kind {others}")
+    layout = arrange(with_several_guests(cases) if axis == GUESTS else cases, view.by, view.beside, axis=axis)
     lines = layout.most_series
-    most = DISTINCT if load_axis else MAX_DISTRIBUTIONS
+    most = DISTINCT if axis else MAX_DISTRIBUTIONS
     if lines > most:
         crowd = f"{KINDS[kind]}: {lines} lines in one panel are more than can be told apart (at most {most})"
-        raise UsageError(f"{crowd}; {_remedy(cases, load_axis)}")
-    if lines > len(COLOURS) and load_axis:
-        log.warning("%s: %d lines in one panel are hard to tell apart; %s", KINDS[kind], lines, _remedy(cases, load_axis))
+        raise UsageError(f"{crowd}; {_remedy(layout)}")
     return layout
 
 
-def _remedy(cases: Sequence[Case], load_axis: bool) -> str:
-    drawn = [case for case in cases if case.used]
-    differ = parameters_that_differ(drawn, with_load=not load_axis)
-    return f"limit what differs with --select, or use some of it as --by or --side-by-side: {listed(drawn, differ)}"
+def _warn_of_crowd(kind: str, layout: Layout) -> None:
+    lines = layout.most_series
+    if lines > len(COLOURS) and layout.axis:
+        log.warning("%s: %d lines in one panel are hard to tell apart; %s", KINDS[kind], lines, _remedy(layout))
 
 
-def _caption(kind: str, layout: Layout, origin: Origin) -> str:
-    """What has to be known to cite the plot."""
+def _remedy(layout: Layout) -> str:
+    return (
+        "limit what differs with --select, or use some of it as --by or --side-by-side: "
+        f"{listed(layout.cases, layout.differ)}"
+    )
+
+
+def _caption(layout: Layout, everything: Sequence[Case], origin: Origin) -> str:
+    """What has to be known to cite the plot of some of these test cases."""
     cases = layout.cases
     name, same = origin.directory.resolve().name, shown(layout.constants)
     name += f" (testbed {testbed})" if (testbed := "".join(_testbeds(cases))) else ""
     repetitions = _range([len(case.used) for case in cases], "repetition")
     samples = _range([case.samples for case in cases], "latency sample")
     parts = [f"{name}: {same}." if same else f"{name}."]
-    if CHARTS[kind].load_axis:
+    if layout.axis:
         parts.append(f"Each point: {repetitions}, {samples}, mean over the repetitions (interval: Student's t).")
-        if any(not case.load for case in cases):
-            parts.append("Offered rate 0 is as fast as possible and is drawn at the achieved rate.")
     else:
         parts.append(f"Each line: {repetitions}, {samples}, of all repetitions together.")
+    if layout.axis != LOAD:
         parts += _under_sent(layout)
+    elif any(not case.load for case in cases):
+        parts.append("Offered rate 0 is as fast as possible and is drawn at the achieved rate.")
     if origin.selections:
         parts.append(f"Selected: {' or '.join(origin.selections)}.")
     if origin.accepted:
         parts.append(f"Accepted like valid: {', '.join(sorted(origin.accepted))}.")
     if left_out := count_left_out(cases):
         parts.append(f"Trials left out: {left_out}.")
+    if layout.axis == GUESTS and (others := sum(bool(case.used) for case in everything) - len(cases)):
+        parts.append(f"Not drawn, for want of another number of guests: {_count(others, 'test case')}.")
     if layout.missing:
         parts.append(f"Not drawn, for want of a valid trial: {_count(layout.missing, 'test case')}.")
     return " ".join(parts)
@@ -147,7 +168,8 @@ def _caption(kind: str, layout: Layout, origin: Origin) -> str:
 
 def _under_sent(layout: Layout) -> list[str]:
     """What was sent instead, where no axis shows it."""
-    found = [f"{shown(case.parameters, layout.differ)} sent {achieved(case):.4g}" for case in layout.cases if case.under_sent]
+    names = [*layout.differ, *filter(None, [layout.axis])]
+    found = [f"{shown(case.parameters, names)} sent {achieved(case):.4g}" for case in layout.cases if case.under_sent]
     if len(found) > _MOST_NAMED:
         found = [*found[:_MOST_NAMED], f"and {len(found) - _MOST_NAMED} others"]
     return [f"Under-sent [kpps]: {'; '.join(found)}."] if found else []

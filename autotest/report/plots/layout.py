@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from autotest.errors import UsageError
 from autotest.report.cases import LOAD, Case, differing, plain, shown
 from autotest.report.parameters import (
-    DEFAULT,
-    QEMU_CHOOSES,
+    UNSAID,
     Parameters,
     Value,
     names_of,
@@ -34,7 +33,8 @@ class Series:
 
     Attributes:
         number: its place in :attr:`Layout.labels`; the same in all panels.
-        cases: of one set-up, by load, also those that have no usable trial; a single one where the load is no axis.
+        cases: the same but for what goes along the x axis, by that, also those that have no usable trial; a single one
+            where no parameter goes along it.
     """
 
     number: int
@@ -58,13 +58,15 @@ class Layout:
 
     Attributes:
         labels: of the lines, by number.
-        constants: the parameters that are the same everywhere, an axis apart.
-        differ: the names of the others, the load among them where it is no axis.
+        axis: the parameter that goes along the x axis; empty where none does.
+        constants: the parameters that are the same everywhere, the axis apart.
+        differ: the names of the others, the axis apart.
         missing: how many test cases are not drawn, for want of a usable trial.
     """
 
     panels: tuple[Panel, ...]
     labels: tuple[str, ...]
+    axis: str
     constants: Parameters
     differ: tuple[str, ...]
     missing: int
@@ -96,48 +98,52 @@ class _Names(NamedTuple):
     lines: list[str]
 
 
-def arrange(cases: Sequence[Case], by: Sequence[str] = (), beside: str = "", *, load_axis: bool = True) -> Layout:
+def arrange(cases: Sequence[Case], by: Sequence[str] = (), beside: str = "", *, axis: str = LOAD) -> Layout:
     """Put test cases into panels and lines.
 
     Args:
         cases: at least one of them with a usable trial.
         by: parameters that tell the lines apart; without, all that differ.
         beside: the parameter whose values stand side by side, one column of panels each.
-        load_axis: the offered rate is an axis; else it is a parameter like the others.
+        axis: the parameter along the x axis; empty where there is none. The offered rate is a parameter like the others
+            where it is not this one.
 
     Raises:
         UsageError: there is no such parameter, or there would be too many panels.
     """
     drawn = [case for case in cases if case.used]
     check_names(cases, [*by, *([beside] if beside else [])])
-    names = _divide(drawn, by, beside, load_axis)
-    same = _constants(drawn, load_axis)
+    differ = parameters_that_differ(drawn, axis)
+    names = _divide(drawn, differ, by, beside)
+    same = {name: value for name, value in drawn[0].parameters.items() if name not in (*differ, axis)}
     lines = _sorted_groups(drawn, names.lines)
     labels = tuple(_title(group[0], names.lines) or shown(same) for group in lines.values())
     numbers = {key: number for number, key in enumerate(lines)}
-    gaps: dict[object, list[Case]] = {}
+    along = [name for name in _known(cases) if name != axis]
+    gaps: dict[_Key, list[Case]] = {}
     for case in cases:
-        if not case.used and load_axis:
-            gaps.setdefault(case.set_up, []).append(case)
+        if not case.used and axis:
+            gaps.setdefault(_key(case, along), []).append(case)
     panels = []
     for group, row, column in _grid(drawn, names):
         title = _title(group[0], [name for name in _known(drawn) if name in (*names.columns, *names.rows)])
         series = []
         for key, members in _sorted_groups(group, names.lines).items():
-            whole = sorted([*members, *gaps.get(members[0].set_up, [])], key=lambda case: case.load)
+            whole = [*members, *gaps.get(_key(members[0], along), [])]
+            if axis:
+                whole.sort(key=lambda case: int(value_of(case.parameters, axis) or 0))
             series.append(Series(numbers[key], labels[numbers[key]], tuple(whole)))
         panels.append(Panel(title, row, column, tuple(sorted(series, key=lambda one: one.number))))
-    differ = parameters_that_differ(drawn, with_load=not load_axis)
-    return Layout(tuple(panels), labels, same, tuple(differ), len(cases) - len(drawn))
+    return Layout(tuple(panels), labels, axis, same, tuple(differ), len(cases) - len(drawn))
 
 
-def parameters_that_differ(cases: Iterable[Case], *, with_load: bool) -> list[str]:
-    """Their names in the order of the tree, the offered rate only on demand."""
+def parameters_that_differ(cases: Iterable[Case], axis: str = "") -> list[str]:
+    """Their names in the order of the tree, without the one along the x axis."""
     cases = list(cases)
     names = set(differing(case.parameters for case in cases))
-    if with_load and len({case.load for case in cases}) > 1:
+    if len({case.load for case in cases}) > 1:
         names.add(LOAD)
-    return [name for name in _known(cases) if name in names]
+    return [name for name in _known(cases) if name in names and name != axis]
 
 
 def listed(cases: Sequence[Case], names: Iterable[str]) -> str:
@@ -150,20 +156,14 @@ def check_names(cases: Sequence[Case], names: Sequence[str]) -> None:
     known = _known(cases)
     for name in names:
         if name not in known:
-            differ = parameters_that_differ(cases, with_load=True)
+            differ = parameters_that_differ(cases)
             hint = f"what differs here: {listed(cases, differ)}" if differ else f"there are {', '.join(known)}"
             raise UsageError(f"no parameter {name!r}; {hint}")
         if names.count(name) > 1:
             raise UsageError(f"{name} is named twice: lines and panels are each told apart by parameters of their own")
 
 
-def _constants(cases: Sequence[Case], load_axis: bool) -> Parameters:
-    others = [*parameters_that_differ(cases, with_load=True), *([LOAD] if load_axis else [])]
-    return {name: value for name, value in cases[0].parameters.items() if name not in others}
-
-
-def _divide(cases: Sequence[Case], by: Sequence[str], beside: str, load_axis: bool) -> _Names:
-    differ = parameters_that_differ(cases, with_load=not load_axis)
+def _divide(cases: Sequence[Case], differ: Sequence[str], by: Sequence[str], beside: str) -> _Names:
     columns = [beside] if beside else []
     columns += [name for name in differ if name not in (*columns, *by) and columns and _follows(cases, columns, name)]
     rest = [name for name in differ if name not in columns]
@@ -199,7 +199,7 @@ def _grid(cases: Sequence[Case], names: _Names) -> list[tuple[list[Case], int, i
 
 
 def _sorted_groups(cases: Iterable[Case], names: Sequence[str]) -> dict[_Key, list[Case]]:
-    """Test cases by the values of these parameters: numbers ascend, off is before on, names as they come."""
+    """Test cases by the values of these parameters: numbers ascend, off is before on, names as they come and after numbers."""
     cases = list(cases)
     groups: dict[_Key, list[Case]] = {}
     for case in cases:
@@ -212,12 +212,11 @@ def _sorted_groups(cases: Iterable[Case], names: Sequence[str]) -> dict[_Key, li
 def _ranks(cases: Iterable[Case], name: str) -> list[Value | None]:
     """The values of a parameter in their order; None where it does not apply."""
     found = dict.fromkeys(value_of(case.parameters, name) for case in cases)
-    if name in QEMU_CHOOSES:
-        first = (None, DEFAULT)
-        return sorted(found, key=lambda value: first.index(value) - len(first) if value in first else int(value))
-    if all(value is None or isinstance(value, int) for value in found):
-        return sorted(found, key=lambda value: -1 if value is None else int(value))
-    return list(found)
+    numbers = sorted((value for value in found if isinstance(value, int)), key=int)
+    if not numbers and name not in UNSAID:
+        return list(found)
+    first = [value for value in dict.fromkeys((None, UNSAID.get(name))) if value in found and not isinstance(value, int)]
+    return [*first, *numbers, *(value for value in found if isinstance(value, str) and value not in first)]
 
 
 def _key(case: Case, names: Iterable[str]) -> _Key:

@@ -47,14 +47,14 @@ class Chart:
         scale: scales, limits and ticks, which the axes of all panels share; the bool asks for a logarithmic y axis.
         key: what the legend explains besides the series.
         labels: of the x and the y axis, with units.
-        load_axis: the offered rate goes along the x axis.
+        axis: the parameter that goes along the x axis; empty where none does.
     """
 
     draw: Callable[[Axes, Series], None]
     scale: Callable[[Sequence[Axes], Layout, bool], None]
     key: Callable[[Layout, bool], list[Artist]]
     labels: Callable[[Layout], tuple[str, str]]
-    load_axis: bool
+    axis: str
 
 
 def line_style(number: int) -> dict[str, Any]:
