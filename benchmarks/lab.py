@@ -46,11 +46,11 @@ def _boots(testbed: Testbed, machine: str) -> list[dict]:
     kind = INTERFACE_KINDS["bridge"]
     settings = GuestSettings(machine, kind, "")
     with Servers(testbed) as servers, servers.host.admin_network(), servers.host.test_network(kind, guest=True):
-        with servers.host.running_guest(settings, servers.guest):
+        with servers.host.guests.running(settings, 1):
             pass  # the first start proves KVM and fills the page cache
         for _ in range(BOOTS):
             start = time.monotonic()
-            with servers.host.running_guest(settings, servers.guest):
+            with servers.host.guests.running(settings, 1):
                 logins.append(time.monotonic() - start)
                 with REFLECTOR_KINDS["xdp"].running(servers.guest, "test"):
                     ready.append(time.monotonic() - start)
