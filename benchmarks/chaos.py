@@ -31,7 +31,7 @@ from autotest.config.testbed import load_testbed
 from autotest.errors import ResultsError
 from autotest.results.accumulate import STATE_FILE, accumulate
 from autotest.results.files import TEMPORARY_PREFIX
-from autotest.results.names import ACC_HISTOGRAM, SUFFIXES
+from autotest.results.names import ACC_HISTOGRAM, TRIAL
 from autotest.results.store import INVALID_DIRECTORY, ResultStore
 from autotest.run.recovery import journal_folder
 from autotest.servers.testbed import PROJECT_DIRECTORY
@@ -42,7 +42,7 @@ from traces import TEMPORARY, left_since, traces
 
 SECTIONS = (
     "[host]\nmachines = host\ninterfaces = pnic\nreflectors = xdp, moongen\nrepetitions = 1\n",
-    "[guest]\nmachines = pcvm\ninterfaces = macvtap\nreflectors = xdp\nrepetitions = 2\n",
+    "[guest]\nmachines = pcvm\ninterfaces = macvtap\nguests = 1, 2\nreflectors = xdp\nrepetitions = 1\n",
 )
 LOAD = "rates = 1\nsizes = 60\nruntimes = 1\noutputdir = {results}\n"
 SIGNALS = {"KILL": 0.6, "TERM": 0.15, "INT": 0.15, "INT twice": 0.1}
@@ -124,7 +124,7 @@ class Campaign:
             if problem:
                 score.fault(CORRUPT, where, [f"{name}: {problem}"])
             elif stored.verdict.is_done:
-                paths = [store.path(name, kind) for kind in SUFFIXES]
+                paths = [store.path(name, kind) for kind in (*stored.files, TRIAL)]
                 self.done[str(name)] = [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths]
             else:
                 score.counts["commits cut off, not counted"] += "commit" in stored.trial["reason"]
