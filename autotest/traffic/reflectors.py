@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,13 +51,6 @@ class ReflectorKind:
     down: Callable[[Server, str], None]
     check: Callable[[Server, str], None]
     checksum: Callable[[Server, Path, bool], str | None]
-
-    @contextmanager
-    def running(self, server: Server, iface: str) -> Iterator[None]:
-        """The reflector, as long as the context lasts."""
-        with server.journal.scope():
-            self.up(server, iface)
-            yield
 
 
 def _moongen_up(server: Server, iface: str) -> None:

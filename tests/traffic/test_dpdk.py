@@ -374,7 +374,8 @@ def test_the_reflector_has_the_nic_until_it_is_left(make_nics: MakeNics, tmp_pat
     server, pci = make_nics()
     says(tmp_path, NIC_LINE, then=READY)
     for _ in range(2):
-        with REFLECTOR_KINDS["moongen"].running(server, "eth1"):
+        with server.journal.scope():
+            REFLECTOR_KINDS["moongen"].up(server, "eth1")
             assert driver(pci) == "igb_uio" and server.session("reflector").exists()
             REFLECTOR_KINDS["moongen"].check(server, "eth1")
         assert driver(pci) == "ixgbe" and not server.session("reflector").exists()
@@ -384,7 +385,8 @@ def test_a_reflector_on_another_nic_does_not_run_on(make_nics: MakeNics, tmp_pat
     server, pci = make_nics()
     says(tmp_path, OTHER_LINE, then=READY)
     with pytest.raises(TrafficError, match=f"{OTHER_MAC}, but {NIC} should have {NIC_MAC}"):
-        with REFLECTOR_KINDS["moongen"].running(server, "eth1"):
+        with server.journal.scope():
+            REFLECTOR_KINDS["moongen"].up(server, "eth1")
             raise AssertionError("it reflects")
     assert driver(pci) == "ixgbe" and not server.session("reflector").exists()
 
@@ -394,6 +396,7 @@ def test_the_xdp_reflector_gets_the_kernels_driver(make_nics: MakeNics, monkeypa
     pci.give(NIC, "igb_uio")
     monkeypatch.setattr(Links, "show", lambda links, name: {"flags": ["UP", "LOWER_UP"]} if pci.found[NIC].interfaces else None)
     monkeypatch.setattr(Links, "attach_xdp", lambda links, name, mode, path, section: None)
-    with REFLECTOR_KINDS["xdp"].running(server, "eth1"):
+    with server.journal.scope():
+        REFLECTOR_KINDS["xdp"].up(server, "eth1")
         assert driver(pci) == "ixgbe"
     assert driver(pci) == "igb_uio"

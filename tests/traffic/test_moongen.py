@@ -223,7 +223,8 @@ def attached(server: Server) -> bool:
 
 def test_the_reflector_is_on_the_interface_as_long_as_the_context_lasts(xdp_server: Server) -> None:
     for _ in range(2):
-        with XDP.running(xdp_server, "nic"):
+        with xdp_server.journal.scope():
+            XDP.up(xdp_server, "nic")
             assert attached(xdp_server)
         assert not attached(xdp_server)
     XDP.down(xdp_server, "nic")
@@ -232,7 +233,8 @@ def test_the_reflector_is_on_the_interface_as_long_as_the_context_lasts(xdp_serv
 def test_an_xdp_program_of_somebody_else_is_refused_and_stays(xdp_server: Server) -> None:
     XDP.up(xdp_server, "nic")
     with pytest.raises(TestbedError, match="nic has an XDP program already, f "):
-        with XDP.running(xdp_server, "nic"):
+        with xdp_server.journal.scope():
+            XDP.up(xdp_server, "nic")
             raise AssertionError("it was replaced")
     assert attached(xdp_server)
     XDP.check(xdp_server, "nic")
@@ -250,7 +252,8 @@ def test_no_interface_is_an_error_to_start_on_and_nothing_to_stop_on(xdp_server:
 def test_a_missing_object_file_is_named_with_its_key(xdp_server: Server, tmp_path: Path) -> None:
     (tmp_path / XDP_OBJECT).unlink()
     with pytest.raises(TrafficError, match=f"{XDP_OBJECT}: xdp_reflector_dir must hold"):
-        with XDP.running(xdp_server, "nic"):
+        with xdp_server.journal.scope():
+            XDP.up(xdp_server, "nic")
             raise AssertionError("it reflects")
 
 
