@@ -2,6 +2,6 @@
 
 import sys
 
-from autotest.cli import program
+from autotest.cli.program import program
 
 sys.exit(program())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-MODULES = ("plan", "accumulate", "report", "softmoon", "lab", "guests")
+MODULES = ("plan", "accumulate", "report", "softmoon", "lab", "guests", "estimate")
 
 
 def main(names: list[str]) -> int:

@@ -29,12 +29,12 @@ os.environ["AUTOTEST_TEST_LAB"] = NAME  # read by labtest when it is imported
 
 from autotest.config.testbed import load_testbed
 from autotest.errors import ResultsError
+from autotest.resources import PROJECT_DIRECTORY
 from autotest.results.accumulate import STATE_FILE, accumulate
 from autotest.results.files import TEMPORARY_PREFIX
 from autotest.results.names import ACC_HISTOGRAM, TRIAL
 from autotest.results.store import INVALID_DIRECTORY, ResultStore
 from autotest.run.recovery import journal_folder
-from autotest.servers.testbed import PROJECT_DIRECTORY
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
 from labtest import LabCommand, own_lab

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from autotest.config.testbed import Testbed, load_testbed
 from autotest.interfaces import INTERFACE_KINDS
+from autotest.resources import PROJECT_DIRECTORY
 from autotest.servers.guest import GuestSettings
 from autotest.servers.guests import Guests
 from autotest.servers.host import Host
-from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
+from autotest.servers.testbed import Servers
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
 from labtest import LabCommand, own_lab  # noqa: E402

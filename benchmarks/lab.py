@@ -14,8 +14,9 @@ from pathlib import Path
 
 from autotest.config.testbed import Testbed, load_testbed
 from autotest.interfaces import INTERFACE_KINDS
+from autotest.resources import PROJECT_DIRECTORY
 from autotest.servers.guest import GuestSettings
-from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
+from autotest.servers.testbed import Servers
 from autotest.traffic.reflectors import REFLECTOR_KINDS
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))

@@ -1,5 +1,6 @@
-# What quickstart.sh and test.sh share: find the project, become root, install what is missing.
+# What the other scripts share: find the project, become root, install what is missing.
 # To be sourced by bash with `set -euo pipefail`.
+# shellcheck shell=bash
 
 project=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$project/.venv
@@ -59,6 +60,7 @@ give_back() {
 
 # What the lab and autotest need; mmdebstrap, clang and the like build the guest image.
 # dpdk-dev is there for its dpdk-testpmd, which interface vhost-user needs: 34 MB to load, 170 MB on disk, with all that it brings.
+# shellcheck disable=SC2034
 lab_packages=(
     iproute2 procps tmux socat openssh-client openssh-server luajit qemu-system-x86 qemu-utils
     mmdebstrap debian-archive-keyring clang libbpf-dev linux-libc-dev e2fsprogs lz4 dpdk-dev

@@ -5,8 +5,8 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
 require_lab
-install_packages "${lab_packages[@]}" cpio chromium
-install_python "[test]"
+install_packages "${lab_packages[@]}" cpio chromium zsh fish
+install_python "[docs,test]"
 trap give_back EXIT
 
 if [ "${1:-}" = --slow ]; then

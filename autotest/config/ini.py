@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from autotest.config.lines import IniText, Mistake
-from autotest.config.references import References
+from autotest.config.references import References, referred_to
+from autotest.config.values import nearest
 from autotest.errors import ConfigError, Problem
 
 MOST_BYTES = 1 << 20  # of a file: whatever is larger is no configuration
+_SIMILAR, _NEARLY = 0.6, 0.8  # as difflib has it: difflib's own choice, and no more than a slip of the pen
+_BY_INIT = ("autotest.conf", "tests.conf")
+_WRITTEN_BY_INIT = f": autotest init writes {' and '.join(_BY_INIT)}"
 LONGEST_MESSAGE = 500  # characters: a message may quote a value, and values have any length
 
 
@@ -20,6 +24,7 @@ class IniFile:
     def __init__(self, path: Path, text: IniText, variables: dict[str, str]) -> None:
         self.path = path
         self._sections = text.sections
+        self._defaults_of_file = text.defaults
         self._defaults = variables | text.defaults
         self._references = References(self._defaults, text.sections)
         self._problems: dict[Problem, None] = {}
@@ -53,8 +58,22 @@ class IniFile:
         return None if found is None else found.strip()
 
     def is_inherited(self, key: str) -> bool:
-        """Whether every section has the key, its own or not: it may be a mere variable, so it is never unknown."""
+        """Whether every section has the key, its own or not: :meth:`check_defaults` looks whether it is known."""
         return key in self._defaults
+
+    def check_defaults(self, known: Collection[str], free: bool = False) -> None:
+        """Note the inherited keys that are neither known nor variables that a ``${}`` refers to: mistyped, they would be lost.
+
+        Where ``free``, variables that nothing refers to are fine, as older files have them, but for names that are nearly known.
+        """
+        written = [*self._defaults_of_file.values(), *(value for keys in self._sections.values() for value in keys.values())]
+        fine = referred_to(written) | set(known)
+        for key in self._defaults_of_file:
+            if key in fine or (None, key) in self._flawed:
+                continue
+            like = nearest(key, sorted(known), _NEARLY if free else _SIMILAR)
+            if like or not free:
+                self.problem(None, key, f"unknown key{like}: no section has it, and no ${{{key}}} refers to it")
 
     def problem(self, section: str | None, key: str | None, message: str) -> None:
         """Note what is wrong; what is wrong with an inherited value is one problem, not one of each section."""
@@ -116,7 +135,7 @@ def read_ini(path: Path, project_directory: Path) -> IniFile:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError([Problem(path, None, None, "no such file")]) from None
+        raise ConfigError([Problem(path, None, None, f"no such file{_WRITTEN_BY_INIT * (path.name in _BY_INIT)}")]) from None
     except IsADirectoryError:
         raise ConfigError([Problem(path, None, None, "is a directory, not a configuration file")]) from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in its name

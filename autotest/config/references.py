@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from autotest.config.lines import DEFAULTS, Mistake
 from autotest.config.values import quoted
@@ -12,6 +12,16 @@ DEEPEST = 50  # references behind one another
 MOST_CHARACTERS = 1_000_000  # of all values with references: a few lines that name each other ten times would be endless
 
 _PIECE = re.compile(r"[^$]+|\$\$|\$\{([^}]*)\}|\$")
+
+
+def referred_to(values: Iterable[str]) -> set[str]:
+    """The keys that these values refer to, in whatever section.
+
+    >>> sorted(referred_to(["${a}/${b:c}", "$${d}"]))
+    ['a', 'c']
+    """
+    references = (match[1] for value in values if "$" in value for match in _PIECE.finditer(value))
+    return {reference.partition(":")[2] or reference for reference in references if reference}
 
 
 class References:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autotest.config import values
+from autotest.config import quantities, values
 from autotest.config.ini import IniFile, read_ini
 from autotest.errors import Problem
+
+MEMORY = quantities.mebibytes(32, 16 * 1024 * 1024)
 
 
 def _key(parse: Callable[[str], Any], default: Any = None) -> Any:
@@ -89,14 +91,14 @@ class GuestConfig(ServerConfig):
     """
 
     vcpus: int = _key(values.integer(1, 1024), 2)
-    memory: int = _key(values.integer(32, 16 * 1024 * 1024, "MiB"), 1024)
+    memory: int = _key(MEMORY.parse, 1024)
     hugepages: bool = _key(values.boolean, False)
     admin_iface_mac: str | None = _key(values.mac)
     cpu_model: str | None = _key(values.word)
     kernel: str | None = _key(values.path)
     initrd: str | None = _key(values.path)
     kernel_args: str = _key(values.words, "")
-    boot_timeout: int = _key(values.integer(1, 3600, "s"), 120)
+    boot_timeout: int = _key(quantities.seconds(1, 3600).parse, 120)
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,10 @@ class LoadGenConfig(ServerConfig):
 
 @dataclass(frozen=True)
 class LocalConfig:
-    """Section ``local``: this machine."""
+    """Section ``local``: this machine. ``notify_command`` is told of runs: docs/notifications.md."""
 
     moonprogs_dir: str | None = _key(values.path_here)
+    notify_command: tuple[str, ...] = _key(values.command_line, ())
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,8 @@ def load_testbed(path: Path, project_directory: Path) -> Testbed:
             loaded[name] = _load_section(ini, name, section_type)
         elif name in _REQUIRED_SECTIONS:
             ini.problem(name, None, "section is missing")
+    known_keys = {entry.name for section_type in _SECTIONS.values() for entry in dataclasses.fields(section_type)}
+    ini.check_defaults(known_keys, free=True)
     for name in _REQUIRED_SECTIONS:
         if name in loaded and not loaded[name].fqdn and not ini.has_problem(name, "fqdn"):
             ini.problem(name, "fqdn", "is missing: host name or address of the machine, localhost for this one")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 from autotest.config import values
 from autotest.config.ini import IniFile, read_ini
 from autotest.errors import ConfigError, Problem
+from autotest.plan.narrowing import Vocabulary
 from autotest.plan.parameters import Parameter, Section, Setting
 
+EXCLUDE = "exclude"
 _SEPARATOR = re.compile(r"[,\n]")
 
 
@@ -33,6 +36,9 @@ def load_sections(
     if not ini.sections and not ini.has_problems():
         ini.problem(None, None, "has no section: expected at least one like [load-latency]")
     sections = [_load_section(ini, name, parameters, settings) for name in ini.sections]
+    ini.check_defaults(_known(parameters, settings))
+    if not ini.has_problems():  # of lists that are wrong nobody knows what they hold
+        sections = [_without_excluded(ini, section, sections, parameters) for section in sections]
     ini.raise_problems()
     return sections
 
@@ -56,16 +62,30 @@ def load_all(
 def _load_section(
     ini: IniFile, name: str, parameters: Sequence[Parameter], settings: Sequence[Setting]
 ) -> Section:
-    known = {setting.name for setting in settings}
-    lists: dict[str, tuple[Any, ...]] = {}
-    for parameter in parameters:
-        known.update((parameter.key, *parameter.older_keys))
-        lists[parameter.name] = _load_list(ini, name, parameter)
+    known = _known(parameters, settings)
+    lists = {parameter.name: _load_list(ini, name, parameter) for parameter in parameters}
     single = {setting.name: _load_setting(ini, name, setting) for setting in settings}
     for key in ini.keys(name):
         if key not in known and not ini.is_inherited(key):
             ini.problem(name, key, f"unknown key{values.nearest(key, sorted(known))}")
     return Section(name, MappingProxyType(lists), MappingProxyType(single), ini.path)
+
+
+def _known(parameters: Sequence[Parameter], settings: Sequence[Setting]) -> set[str]:
+    lists = {key for parameter in parameters for key in (parameter.key, *parameter.older_keys)}
+    return lists | {setting.name for setting in settings} | {EXCLUDE}
+
+
+def _without_excluded(ini: IniFile, section: Section, sections: Sequence[Section], parameters: Sequence[Parameter]) -> Section:
+    """With each line of its ``exclude``; what every section inherits can name the values of any."""
+    vocabulary = Vocabulary(parameters, [section] if EXCLUDE in ini.keys(section.name) else sections)
+    found = []
+    for line in filter(None, map(str.strip, (ini.value(section.name, EXCLUDE) or "").splitlines())):
+        try:
+            found.append(vocabulary.exclude(line, f"exclude rule {line!r}"))
+        except ValueError as error:
+            ini.problem(section.name, EXCLUDE, str(error))
+    return replace(section, excludes=tuple(found))
 
 
 def _load_list(ini: IniFile, section: str, parameter: Parameter) -> tuple[Any, ...]:
@@ -81,17 +101,26 @@ def _load_list(ini: IniFile, section: str, parameter: Parameter) -> tuple[Any, .
     found: dict[str, Any] = {}  # by what is shown: what shows alike has the same result names
     for entry in filter(None, (part.strip() for part in _SEPARATOR.split(text))):
         try:
-            value = parameter.parse(entry, ini.path.parent) if parameter.names_files else parameter.parse(entry)
+            for value in _values(parameter, entry, ini.path.parent):
+                shown = parameter.show(value)
+                if shown in found:
+                    raise ValueError(f"{shown} is there twice")
+                found[shown] = value
         except ValueError as error:
             ini.problem(section, key, str(error))
-            continue
-        shown = parameter.show(value)
-        if shown in found:
-            ini.problem(section, key, f"{shown} is there twice")
-        found[shown] = value
     if not found and not ini.has_problem(section, key):
         ini.problem(section, key, "is an empty list: expected at least one value")
     return tuple(found.values())
+
+
+def _values(parameter: Parameter, entry: str, folder: Path) -> Iterator[Any]:
+    """Those of one entry of a list: several, where it is a range. Raises ValueError with what would be right."""
+    numbers = parameter.quantity.range(entry) if parameter.quantity else None
+    for text in [entry] if numbers is None else map(str, numbers):
+        try:
+            yield parameter.parse(text, folder) if parameter.names_files else parameter.parse(text)
+        except ValueError as error:
+            raise ValueError(f"{values.quoted(entry)}: {error}" if text is not entry else str(error)) from None
 
 
 def _load_setting(ini: IniFile, section: str, setting: Setting) -> Any:

@@ -39,8 +39,8 @@ _LONGEST_NUMBER = 20  # digits; far beyond every range
 _LAB_DIRECTORY = re.compile(r"(?:/run|/tmp|/var/tmp)(?:/[A-Za-z0-9_][A-Za-z0-9_.+@-]*)+")
 _CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _SCHEDULING = re.compile(r"(other|batch|idle)|(fifo|rr):([0-9]{1,2})|nice:([+-]?[0-9]{1,2})")
-_TRUE = {"1", "yes", "true", "on"}
-_FALSE = {"0", "no", "false", "off"}
+TRUE = {"1", "yes", "true", "on"}
+FALSE = {"0", "no", "false", "off"}
 
 
 def quoted(value: str) -> str:
@@ -66,6 +66,23 @@ def word(value: str) -> str:
     if not value or value.startswith("-") or any(char.isspace() for char in value):
         raise ValueError(f"{quoted(value)} is not a name: expected one word without a leading dash")
     return value
+
+
+def command_line(value: str) -> tuple[str, ...]:
+    """A command and its arguments, in the quotes that a shell knows; no shell sees it.
+
+    >>> command_line("mail -s 'autotest: done' me@example.org")
+    ('mail', '-s', 'autotest: done', 'me@example.org')
+    """
+    import shlex
+
+    try:
+        found = shlex.split(text(value.replace("\n", " ")))
+    except ValueError as error:
+        raise ValueError(f"{quoted(value)} is not a command line: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    if not found or not found[0] or found[0].startswith("-"):
+        raise ValueError(f"{quoted(value)} is not a command line: expected a program, and its arguments")
+    return tuple(found)
 
 
 def plain_name(value: str) -> str:
@@ -203,9 +220,9 @@ def lab_directory(value: str) -> str:
 def boolean(value: str) -> bool:
     """yes/no, true/false, on/off, 1/0."""
     lowered = value.lower()
-    if lowered in _TRUE:
+    if lowered in TRUE:
         return True
-    if lowered in _FALSE:
+    if lowered in FALSE:
         return False
     raise ValueError(f"{quoted(value)} is neither yes nor no: expected true or false")
 
@@ -262,23 +279,6 @@ def percentage(low: float, high: float) -> Callable[[str], float]:
         if len(number) > _LONGEST_NUMBER or not low <= float(number) <= high:
             raise ValueError(f"{quoted(value)} is out of range: expected {low:g} % to {high:g} %")
         return float(Decimal(number) / 100)  # 0.001 % is 1e-05 and not 1.0000000000000001e-05
-
-    return parse
-
-
-def seconds_or_switch(switched_on: float) -> Callable[[str], float]:
-    """A parser for seconds, where older files say true (``switched_on`` seconds) or false (0)."""
-
-    def parse(value: str) -> float:
-        if value.lower() in _TRUE - {"1"}:
-            return switched_on
-        if value.lower() in _FALSE - {"0"}:
-            return 0.0
-        if not _DECIMAL.fullmatch(value):
-            raise ValueError(f"{quoted(value)} is neither seconds nor true or false")
-        if len(value) > _LONGEST_NUMBER or not 0 <= float(value) <= 3600:
-            raise ValueError(f"{quoted(value)} s is out of range: expected 0 to 3600 s")
-        return float(value)
 
     return parse
 
@@ -347,9 +347,9 @@ def scheduling(value: str) -> str:
     return f"{policy}:{int(priority)}" if policy else f"nice:{int(nice)}"
 
 
-def nearest(value: str, options: Sequence[str]) -> str:
-    """'' or a suggestion like `` (did you mean 'bridge'?)``."""
+def nearest(value: str, options: Sequence[str], similarity: float = 0.6) -> str:
+    """'' or a suggestion like `` (did you mean 'bridge'?)``; ``similarity`` as difflib has it, 1 for the same."""
     import difflib
 
-    matches = difflib.get_close_matches(value, options, n=1)
+    matches = difflib.get_close_matches(value, options, n=1, cutoff=similarity)
     return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -66,7 +66,7 @@ class LabStatus:
         rows = [(f"namespace {name}", "there" if there else "missing") for name, there in self.namespaces.items()]
         rows += [
             ("wire", "there" if self.wire else "missing"),
-            ("guest image", str(self.image) if self.image else "missing"),
+            ("guest image", str(self.image) if self.image else "missing: lab up takes the one that is kept, or makes it"),
             *([("emulated host", _running(self.emulated_host))] if self.emulated_host is not None else []),
             ("guest", _running(self.guest_running)),
             ("lab", "up" if self.is_up else "down"),

@@ -12,6 +12,7 @@ from autotest.errors import Problem
 from autotest.plan.parameters import Case, Parameter, Rule, Section, Setting
 from autotest.preflight.requirement import Requirement
 from autotest.results.identity import Plain
+from autotest.run.observer import Observer
 from autotest.run.stages import Stage
 from autotest.servers.inspection import Inspection
 from autotest.servers.testbed import Servers
@@ -48,7 +49,8 @@ class MeasurementKind:
         stages: the set-up, from the root of the tree to its leaves.
         infix: what the names of a case's result files have in common.
         missing: from the testbed and cases that differ in their set-up, the configuration that they lack.
-        measure: runs one trial of a case that is set up; its files go into the given folder.
+        measure: runs one trial of a case that is set up; its files go into the given folder. It tells the observer in which
+            phase the trial is, and what it reads meanwhile.
         seconds: how long one trial of a case takes at least, all pauses of its section included.
         determines: from a look at the machines and a case up to its last stage, what determines the result beside the
             values of the case: all that is known before it is set up. See :mod:`autotest.results.identity`.
@@ -67,7 +69,7 @@ class MeasurementKind:
     stages: tuple[Stage[Servers], ...]
     infix: Callable[[Case], str]
     missing: Callable[[Testbed, Iterable[Case]], list[Problem]]
-    measure: Callable[[Servers, Case, Section, Path], Trial]
+    measure: Callable[[Servers, Case, Section, Path, Observer], Trial]
     seconds: Callable[[Case, Section], float] = lambda case, section: 0.0
     determines: Callable[[Inspection, Case], Mapping[str, Plain]] = lambda inspection, case: {}
     determining: tuple[str, ...] = ()

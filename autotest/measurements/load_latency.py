@@ -42,7 +42,10 @@ from autotest.preflight.needs import guest_problems
 from autotest.remote.parallel import require_all
 from autotest.results.identity import Plain
 from autotest.results.names import render_infix
+from autotest.results.per_second import sending_rate, shown_rate
+from autotest.results.records import LOAD_LATENCY
 from autotest.results.verdicts import Tolerances
+from autotest.run.observer import Observer
 from autotest.run.stages import Stage
 from autotest.servers.checksums import program_checksum
 from autotest.servers.dut import DeviceUnderTest
@@ -53,6 +56,7 @@ from autotest.traffic import dpdk
 from autotest.traffic.frame_sizes import FrameSizes
 from autotest.traffic.load import PROGRAM, Load
 from autotest.traffic.moongen import KEYS as MOONGEN_KEYS
+from autotest.traffic.moongen import Hear
 from autotest.traffic.reflectors import REFLECTOR_KINDS
 
 log = logging.getLogger(__name__)
@@ -238,20 +242,24 @@ def trial_seconds(case: Case, section: Section) -> float:
     return float(section.settings["cooldown"] + section.settings["warmup"] + case["runtime"])
 
 
-def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
+def measure(servers: Servers, case: Case, section: Section, folder: Path, observer: Observer) -> Trial:
     """Run one trial: load, latency samples, drain; then make its figures and its verdict."""
     macs = _macs(servers, case)
     weights = tuple(weights_of(case)[number - 1] for number in macs)
     sizes = FrameSizes.of(case["size"])
     load = Load(tuple(macs.values()), weights, sizes.of_guests(tuple(macs)), section.settings["threads"])
-    time.sleep(section.settings["cooldown"])  # the pause itself is what the user asked for
-    warmup = section.settings["warmup"]
+    cooldown, warmup = section.settings["cooldown"], section.settings["warmup"]
+    if cooldown:
+        observer.phase("rest", cooldown)
+        time.sleep(cooldown)  # the pause itself is what the user asked for
     if warmup:
+        observer.phase("warm-up", warmup)
         before = replace(load, sizes=FrameSizes.of(MIN_FRAME_SIZE))
-        before.run(servers.loadgen, _WARMUP_RATE, warmup, _files(load, folder, "warmup_"))
+        before.run(servers.loadgen, _WARMUP_RATE, warmup, _files(load, folder, "warmup_"), _rate_reader(before, observer))
+    observer.phase("load", case["runtime"])
     started = datetime.now(UTC)
     fetched = _files(load, folder)
-    end = load.run(servers.loadgen, case["rate"], case["runtime"], fetched)
+    end = load.run(servers.loadgen, case["rate"], case["runtime"], fetched, _rate_reader(load, observer))
     output = folder / "output.log"
     output.write_text(end.output, encoding="utf-8")
     run = Run(
@@ -267,6 +275,17 @@ def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Tri
     )
     trial = run.judged(Tolerances.of(section.settings), lambda: _breakdown(servers, case))
     return trial if sizes.single else replace(trial, record={**trial.record, "frame_sizes": sizes.record()})
+
+
+def _rate_reader(load: Load, observer: Observer) -> Hear:
+    """Tells the observer at which rate the load is sent, by what the load program writes."""
+
+    def read(text: str) -> None:
+        rate = sending_rate(text, load.frame_bytes)
+        if rate:
+            observer.reads(shown_rate(rate))
+
+    return read
 
 
 def _files(load: Load, folder: Path, prefix: str = "") -> dict[str, Path]:
@@ -317,7 +336,7 @@ def found(inspection: Inspection, case: Case) -> dict[str, str | None]:
 
 
 KIND = MeasurementKind(
-    name="load-latency",
+    name=LOAD_LATENCY,
     parameters=PARAMETERS,
     settings=SETTINGS,
     rules=RULES,

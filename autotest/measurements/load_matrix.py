@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotest.config import values
+from autotest.config import quantities, values
+from autotest.config.quantities import RATE, Quantity
 from autotest.errors import Problem, ResultsError
 from autotest.interfaces import INTERFACE_KINDS
 from autotest.interfaces.kind import QEMU_TX_RING
@@ -86,11 +87,20 @@ def _or_default(value: int | None) -> str:
     return "default" if value is None else str(value)
 
 
-def _left_to_qemu(name: str, key: str, parse: Callable[[str], int]) -> Parameter:
+def _number(name: str, key: str, quantity: Quantity, older_keys: tuple[str, ...] = (), **more: Any) -> Parameter:
+    return Parameter(name, key, quantity.parse, older_keys, quantity=quantity, **more)
+
+
+def _left_to_qemu(name: str, key: str, quantity: Quantity, parse: Callable[[str], int]) -> Parameter:
     """A parameter whose value is None, and of which nothing is said anywhere, where QEMU's own is used."""
     older = (name,) if name != key else ()
-    return Parameter(name, key, values.or_default(parse), older, (None,), applies=has_guest, show=_or_default)
+    number = values.or_default(parse)
+    return Parameter(name, key, number, older, (None,), applies=has_guest, show=_or_default, quantity=quantity)
 
+
+_QUEUES = Quantity(1, MAX_QUEUES)
+_DESCRIPTORS = Quantity(*RING_SIZES, "descriptors")
+_ring = values.power_of_two(*RING_SIZES, "descriptors")
 
 PARAMETERS = (
     Parameter("machine", "machines", values.choice(MACHINES)),
@@ -105,15 +115,23 @@ PARAMETERS = (
     ),
     Parameter("vhost", "vhosts", values.boolean, default=(False,), applies=has_guest, show=_on_off),
     Parameter("ioregionfd", "ioregionfds", values.boolean, default=(False,), applies=has_guest, show=_on_off),
-    _left_to_qemu("queues", "queues", values.integer(1, MAX_QUEUES)),
-    _left_to_qemu("rx_queue_size", "rx_queue_sizes", values.power_of_two(*RING_SIZES, "descriptors")),
-    _left_to_qemu("tx_queue_size", "tx_queue_sizes", values.power_of_two(*RING_SIZES, "descriptors")),
-    Parameter("guests", "guests", values.integer(1, MAX_GUESTS), ("num_vms",), (1,), applies=has_guest, usual=1),
+    _left_to_qemu("queues", "queues", _QUEUES, _QUEUES.parse),
+    _left_to_qemu("rx_queue_size", "rx_queue_sizes", _DESCRIPTORS, _ring),
+    _left_to_qemu("tx_queue_size", "tx_queue_sizes", _DESCRIPTORS, _ring),
+    _number("guests", "guests", Quantity(1, MAX_GUESTS), ("num_vms",), default=(1,), applies=has_guest, usual=1),
     Parameter("reflector", "reflectors", values.choice(tuple(REFLECTOR_KINDS))),
-    Parameter("weights", "weights", _weights, default=(EVEN,), applies=_has_several_guests, usual=EVEN),
-    Parameter("rate", "rates", values.integer(1, 200_000, "kpps")),
-    Parameter("size", "sizes", frame_sizes.parse, older_keys=("size",), names_files=True),
-    Parameter("runtime", "runtimes", values.integer(1, 86_400, "s")),
+    Parameter(
+        "weights",
+        "weights",
+        _weights,
+        default=(EVEN,),
+        applies=_has_several_guests,
+        usual=EVEN,
+        implied=lambda prefix: EVEN if has_guest(prefix) else None,
+    ),
+    _number("rate", "rates", RATE),
+    Parameter("size", "sizes", frame_sizes.parse, older_keys=("size",), names_files=True, quantity=frame_sizes.SIZE),
+    _number("runtime", "runtimes", quantities.seconds(1, 86_400)),
 )
 
 # From which figures on a trial is not valid; docs/verdicts.md has the reasons for the defaults.
@@ -121,7 +139,7 @@ _TOLERANCES = {
     "under_sent": values.percentage(0, 100),
     "over_sent": values.percentage(0, 100),
     "stopped_early": values.percentage(0, 100),
-    "dropout_seconds": values.integer(0, 86_400, "s"),
+    "dropout_seconds": quantities.seconds(0, 86_400).parse,
     "min_samples": values.integer(1, 1_000_000_000),
     "in_flight_frames": values.integer(0, 1_000_000_000, "frames"),
     "in_flight_share": values.percentage(0, 100),
@@ -131,8 +149,8 @@ _TOLERANCES = {
 SETTINGS = (
     Setting("repetitions", values.integer(1, 100_000), 1),
     # seconds before each trial: load at 20 kpps whose result is thrown away, and rest; true is what the older tool did
-    Setting("warmup", values.seconds_or_switch(25.0), 0.0),
-    Setting("cooldown", values.seconds_or_switch(20.0), 0.0),
+    Setting("warmup", quantities.seconds_or_switch(25.0), 0.0),
+    Setting("cooldown", quantities.seconds_or_switch(20.0), 0.0),
     # tasks that send the load; on a NIC each has a queue and a core of its own
     Setting("threads", values.integer(1, 8), 1),
     Setting("retries", values.integer(0, 100), DEFAULT_RETRIES),

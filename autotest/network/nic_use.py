@@ -41,11 +41,11 @@ def parse_use(answer: Any) -> NetworkUse:
     wide: dict[str, tuple[str, ...]] = {}
     local: dict[str, tuple[str, ...]] = {}
     try:
-        for link in _objects(answer["addresses"]):
+        for link in objects(answer["addresses"]):
             known = [info for info in link.get("addr_info", ()) if info]
             wide[link["ifname"]] = tuple(info["local"] for info in known if info["scope"] not in _LOCAL_SCOPES)
             local[link["ifname"]] = tuple(info["local"] for info in known if info["scope"] in _LOCAL_SCOPES)
-        routes = [*_objects(answer["routes"]), *_objects(answer["routes6"])]
+        routes = [*objects(answer["routes"]), *objects(answer["routes6"])]
         hops = [hop for route in routes for hop in (route, *route.get("nexthops", ()))]
         devices = frozenset(hop["dev"] for hop in hops if "dev" in hop)
     except (KeyError, TypeError, AttributeError):
@@ -53,7 +53,8 @@ def parse_use(answer: Any) -> NetworkUse:
     return NetworkUse(wide, local, devices, frozenset(_ssh(answer.get("connections"), answer.get("login"))))
 
 
-def _objects(text: Any) -> list[dict[str, Any]]:
+def objects(text: Any) -> list[dict[str, Any]]:
+    """What ``ip -json`` printed; some versions print empty objects among the others. NotLinux for anything else."""
     try:
         found = json.loads(text or "[]")
     except (ValueError, RecursionError):
@@ -83,26 +84,33 @@ def _plain(address: str) -> str:
 
 
 def why_kept(device: PciDevice, bus: PciBus, use: NetworkUse) -> str | None:
-    """Why the machine needs this NIC itself, None where it does not.
-
-    What is on top of an interface counts as its own: the addresses of a bridge, bond or VLAN are reached over it.
-    """
+    """Why the machine needs this NIC itself, None where it does not."""
     for name in device.interfaces:
-        stack = [name, *bus.on_top_of(name)]
-        for each in stack:
-            over = name if each == name else f"{each}, on top of {name}"
-            if each in use.default_routes:
-                return f"carries the default route ({over})"
-            wide, local = use.addresses.get(each, ()), use.local_addresses.get(each, ())
-            if reached := sorted(use.ssh.intersection(map(_plain, (*wide, *local)))):
-                return f"carries an SSH connection to this machine ({reached[0]}, {over})"
-            if wide:
-                return f"has the address {wide[0]} ({over})"
-        gone = [each for each in stack[1:] if not bus.interfaces[each].is_bridge]
-        if gone:  # to be a port of a bridge can be restored
-            return f"is below {gone[0]}, which would go with it ({name})"
+        if found := why_interface_kept(name, bus, use):
+            return found
     if device.is_network and device.has_kernel_driver and not device.interfaces:
         return f"is bound to {device.driver}, but its interface is not to be seen here, perhaps it is a container's"
     if device.disks:
         return f"has disks: {', '.join(device.disks)}"
+    return None
+
+
+def why_interface_kept(name: str, bus: PciBus, use: NetworkUse) -> str | None:
+    """Why the machine needs this interface itself, None where it does not.
+
+    What is on top of an interface counts as its own: the addresses of a bridge, bond or VLAN are reached over it.
+    """
+    stack = [name, *bus.on_top_of(name)]
+    for each in stack:
+        over = name if each == name else f"{each}, on top of {name}"
+        if each in use.default_routes:
+            return f"carries the default route ({over})"
+        wide, local = use.addresses.get(each, ()), use.local_addresses.get(each, ())
+        if reached := sorted(use.ssh.intersection(map(_plain, (*wide, *local)))):
+            return f"carries an SSH connection to this machine ({reached[0]}, {over})"
+        if wide:
+            return f"has the address {wide[0]} ({over})"
+    gone = [each for each in stack[1:] if not bus.interfaces[each].is_bridge]
+    if gone:  # to be a port of a bridge can be restored
+        return f"is below {gone[0]}, which would go with it ({name})"
     return None

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from autotest.config.quantities import Quantity
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -22,7 +24,10 @@ class Parameter:
         applies: given the values of the parameters before this one, whether it exists at all; where it
             does not, its value is None.
         show: a value as the user wrote it.
+        implied: given the same, the value that a case amounts to where the parameter does not exist; None: it has none.
         usual: a value of which nothing is said to the user where there is no other.
+        quantity: how its values are written where they are numbers, or most of them: then a list may hold ranges, each number
+            of which goes through ``parse``, and ``quantity.read`` gives what a user compares a value with.
     """
 
     name: str
@@ -34,6 +39,8 @@ class Parameter:
     show: Callable[[Any], str] = str
     names_files: bool = False
     usual: Any = None
+    quantity: Quantity | None = None
+    implied: Callable[[Mapping[str, Any]], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,18 @@ class Rule:
 
     parameters: tuple[str, ...]
     excludes: Callable[..., bool]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Exclude:
+    """What a user leaves out of the valid cases, and why: those that meet all ``tests``.
+
+    Each test is of one parameter, whose name is its key: it is given a case up to that parameter, or beyond. It may look at
+    those before it only where the parameter has ``applies``.
+    """
+
+    tests: Mapping[str, Callable[[Case], bool]]
     reason: str
 
 
@@ -96,10 +115,12 @@ class Case(Mapping[str, Any]):
 class Section:
     """One section of ``tests.conf``: the lists that span a matrix, and the single values that hold for all of it.
 
-    ``file`` is where it was read from, for what is found wrong with it later.
+    ``file`` is where it was read from, for what is found wrong with it later; ``excludes`` is what users leave out of
+    it: with ``exclude`` there, or on the command line.
     """
 
     name: str
     lists: Mapping[str, tuple[Any, ...]]
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     file: Path = Path("tests.conf")
+    excludes: tuple[Exclude, ...] = ()

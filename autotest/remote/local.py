@@ -14,6 +14,7 @@ from pathlib import Path
 
 from autotest.errors import CommandError, ConnectError
 from autotest.remote.transport import (
+    MOST_READ,
     TIMEOUT_CODES,
     Result,
     Transport,
@@ -120,6 +121,15 @@ class LocalTransport(Transport):
             return Path(source).read_bytes().decode(errors="replace")
         except FileNotFoundError:
             return None
+
+    def read_from(self, source: str, start: int) -> bytes:
+        require_text("a path", source)
+        try:
+            with open(source, "rb") as file:
+                file.seek(start)
+                return file.read(MOST_READ)
+        except FileNotFoundError:
+            return b""
 
     def write(self, target: str, content: str, mode: int = 0o644) -> None:
         require_text("a path", target)

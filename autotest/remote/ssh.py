@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import posixpath
-import select
 import signal
 import socket
 import stat
@@ -14,8 +13,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,10 +22,20 @@ import paramiko
 
 from autotest.errors import CommandError, ConnectError, WaitTimeout
 from autotest.remote.netns import create_connection
+from autotest.remote.ssh_channel import (
+    BoundedChannel,
+    answer_limit,
+    file_limit,
+    hand_on,
+    hurried,
+    receive,
+    send,
+)
 from autotest.remote.ssh_config import Destination, resolve, route
 from autotest.remote.ssh_login import NoAnswer, login, watched
 from autotest.remote.transport import (
     DEFAULT_TIMEOUT,
+    MOST_READ,
     TIMEOUT_CODES,
     Result,
     Transport,
@@ -42,11 +51,9 @@ from autotest.run import interruption
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say reaches the user as our errors
 
-_CHANNEL_TIMEOUT = 5.0  # seconds in which the far side opens a channel, or takes a request, over a connection that works
 _GRACE = 2.5  # seconds that the far `timeout` command gets before the connection itself is given up
-# The same when the process was asked to end: somebody waits for it.
+# When the process was asked to end: somebody waits for it.
 _HURRIED_CONNECT = 2.0  # seconds for all of a new connection
-_HURRIED_ANSWER = 1.5
 _HURRIED_GRACE = 1.0
 
 
@@ -88,7 +95,7 @@ class SshTransport(Transport):
             return
         self.close()
         hops = route(self.destination, self._config_file)
-        deadline = time.monotonic() + _limit(math.inf, _HURRIED_CONNECT)
+        deadline = time.monotonic() + hurried(math.inf, _HURRIED_CONNECT)
 
         def within(limit: float) -> float:
             return min(limit, max(0.1, deadline - time.monotonic()))
@@ -179,7 +186,7 @@ class SshTransport(Transport):
                 refusal = str(error)
                 return None
 
-        limit = _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)
+        limit = file_limit()
         try:
             return wait_for(opened, f"{self.name}: a channel of the connection", limit)
         except WaitTimeout as error:
@@ -189,7 +196,7 @@ class SshTransport(Transport):
         for attempt in (1, 2):
             self.connect()
             transport = self._hops[-1].get_transport()
-            limit = _answer_limit()
+            limit = answer_limit()
             try:
                 if transport is None:
                     raise paramiko.SSHException("closed")
@@ -214,7 +221,7 @@ class SshTransport(Transport):
         try:
             yield channel
         finally:
-            with suppress(ConnectError), self._watched(channel, _answer_limit()), channel:
+            with suppress(ConnectError), self._watched(channel, answer_limit()), channel:
                 pass
 
     def _watched(self, channel: paramiko.Channel, limit: float) -> AbstractContextManager[None]:
@@ -256,14 +263,14 @@ class SshTransport(Transport):
 
     def _execute(self, command: Sequence[str], argv: Sequence[str], data: bytes | None, timeout: float) -> Result:
         start = time.monotonic()
-        grace = _limit(_GRACE, _HURRIED_GRACE)
+        grace = hurried(_GRACE, _HURRIED_GRACE)
         with self._channel() as channel:
             try:
-                with self._watched(channel, _answer_limit()):
+                with self._watched(channel, answer_limit()):
                     # Without `|| exit` the far shell makes way for the command, and its end by a signal has no code.
                     channel.exec_command(to_bytes(f"{command_line(argv)} || exit"))
-                    sender = _send(channel, data)
-                stdout, stderr, code = _receive(channel, start + timeout + grace)
+                    sender = send(channel, data)
+                stdout, stderr, code = receive(channel, start + timeout + grace)
                 if code is None:  # the far side should have ended it
                     self.close()  # before the channel, which could not be closed in peace
                 elif sender:
@@ -290,9 +297,9 @@ class SshTransport(Transport):
         if self._sftp_client is None or channel is None or channel.closed:
             channel = self._open_channel()
             try:
-                with self._watched(channel, _answer_limit()):
+                with self._watched(channel, answer_limit()):
                     channel.invoke_subsystem("sftp")
-                    self._sftp_client = paramiko.SFTPClient(_Bounded(channel, self._watched))  # type: ignore[arg-type]
+                    self._sftp_client = paramiko.SFTPClient(BoundedChannel(channel, self._watched))  # type: ignore[arg-type]
             except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError) as error:
                 raise ConnectError(f"{self.name}: no SFTP: {error}") from None
         return self._sftp_client
@@ -343,6 +350,16 @@ class SshTransport(Transport):
             except FileNotFoundError:
                 return None
 
+    def read_from(self, source: str, start: int) -> bytes:
+        require_text("a path", source)
+        with self._file_errors(source):
+            try:
+                with self._sftp().open(to_bytes(source), "rb") as file:
+                    file.seek(start)
+                    return file.read(MOST_READ)
+            except FileNotFoundError:
+                return b""
+
     @contextmanager
     def _file_errors(self, path: str) -> Iterator[None]:
         try:
@@ -364,7 +381,7 @@ class SshTransport(Transport):
         bridge = self.argv(["socat", "-", socat_address("UNIX-CONNECT", path)], sudo=True)
         with self._channel() as channel:
             try:
-                with self._watched(channel, _answer_limit()):
+                with self._watched(channel, answer_limit()):
                     channel.exec_command(to_bytes(command_line(bridge)))
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.close()
@@ -372,8 +389,8 @@ class SshTransport(Transport):
             ours, theirs = socket.socketpair()
             with ours, theirs:
                 pumps = [
-                    threading.Thread(target=_pump, args=(channel.recv, theirs.sendall, theirs), daemon=True),
-                    threading.Thread(target=_pump, args=(theirs.recv, channel.sendall, channel), daemon=True),
+                    threading.Thread(target=hand_on, args=(channel.recv, theirs.sendall, theirs), daemon=True),
+                    threading.Thread(target=hand_on, args=(theirs.recv, channel.sendall, channel), daemon=True),
                 ]
                 for pump in pumps:
                     pump.start()
@@ -388,99 +405,6 @@ class SshTransport(Transport):
         except CommandError as error:
             raise ConnectError(f"{self.name}: takes a login, but runs no command: {error}") from None
         return time.monotonic() - start
-
-
-class _Bounded:
-    """The channel of an SFTP client. Each packet has its limit, since the library sends without any.
-
-    The first one that is late cuts the connection: to close a file, or remove it, does not wait once more.
-    """
-
-    def __init__(
-        self, channel: paramiko.Channel, watched: Callable[[paramiko.Channel, float], AbstractContextManager[None]]
-    ) -> None:
-        self._channel = channel
-        self._watched = watched
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._channel, name)
-
-    def send(self, data: bytes) -> int:
-        # What cannot be sent is told to who reads the answer: a thread that only sends would write to the terminal.
-        with suppress(ConnectError, paramiko.SSHException, EOFError, OSError, ValueError):  # ValueError: closed meanwhile
-            with nullcontext() if self._has_room(data) else self._watched(self._channel, _file_limit()):
-                return self._channel.send(data) or len(data)
-        return len(data)
-
-    def _has_room(self, data: bytes) -> bool:
-        """Whether it goes out without waiting, as most requests do: to watch one takes longer than its answer."""
-        sock = self._channel.get_transport().sock
-        return len(data) < 512 and isinstance(sock, socket.socket) and bool(select.select([], [sock], [], 0)[1])
-
-    def recv(self, size: int) -> bytes:
-        self._channel.settimeout(limit := _file_limit())
-        try:
-            return self._channel.recv(size)
-        except TimeoutError:
-            self._channel.get_transport().close()
-            raise TimeoutError(f"no answer within {limit:g} s") from None
-
-
-def _limit(seconds: float, hurried: float) -> float:
-    return min(seconds, hurried) if interruption.requested() else seconds
-
-
-def _answer_limit() -> float:
-    return _limit(_CHANNEL_TIMEOUT, _HURRIED_ANSWER)
-
-
-def _file_limit() -> float:
-    return _limit(DEFAULT_TIMEOUT, _HURRIED_ANSWER)
-
-
-def _send(channel: paramiko.Channel, data: bytes | None) -> threading.Thread | None:
-    """Give the command its input. A thread feeds it while the output is read: neither side can block the other."""
-
-    def feed() -> None:
-        with suppress(OSError, EOFError, paramiko.SSHException):  # the command may end without reading all of it
-            channel.sendall(data or b"")
-            channel.shutdown_write()
-
-    if not data:
-        channel.shutdown_write()
-        return None
-    thread = threading.Thread(target=feed, daemon=True)
-    thread.start()
-    return thread
-
-
-def _receive(channel: paramiko.Channel, deadline: float) -> tuple[str, str, int | None]:
-    """Everything that the command writes, and its exit code: None after the deadline, -1 when there was none."""
-    stdout, stderr = bytearray(), bytearray()
-    while True:
-        while channel.recv_ready():
-            stdout += channel.recv(1 << 16)
-        while channel.recv_stderr_ready():
-            stderr += channel.recv_stderr(1 << 16)
-        if channel.eof_received or channel.closed:
-            if not channel.recv_ready() and not channel.recv_stderr_ready():
-                break
-            continue
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            break
-        select.select([channel], [], [], min(remaining, 1.0))
-    code: int | None = None
-    if channel.status_event.wait(max(0.0, deadline - time.monotonic())):
-        code = channel.recv_exit_status()
-    return stdout.decode(errors="replace"), stderr.decode(errors="replace"), code
-
-
-def _pump(receive: object, send: object, end: socket.socket | paramiko.Channel) -> None:
-    with suppress(OSError, EOFError, paramiko.SSHException):
-        while data := receive(1 << 16):  # type: ignore[operator]
-            send(data)  # type: ignore[operator]
-        end.shutdown(socket.SHUT_WR)
 
 
 def _make_folders(sftp: paramiko.SFTPClient, folder: bytes) -> None:

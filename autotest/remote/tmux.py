@@ -9,26 +9,22 @@ from __future__ import annotations
 import posixpath
 import re
 import signal
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol
 
-from autotest.errors import (
-    AutotestError,
-    CommandError,
-    CommandTimeout,
-    TestbedError,
-    WaitTimeout,
+from autotest.errors import CommandError, WaitTimeout
+from autotest.remote.following import FollowedFile
+from autotest.remote.multiplexer import (
+    LocalTmux,
+    Multiplexer,
+    NoAnswer,
+    RemoteTmux,
+    SessionError,
 )
 from autotest.remote.processes import Process
-from autotest.remote.transport import Note, Result, Transport, unnoted
+from autotest.remote.transport import Note, Transport, unnoted
 from autotest.remote.wait import wait_for
-
-if TYPE_CHECKING:
-    from libtmux.common import tmux_cmd
 
 # The exit code appears only after tee has written the last of the output. tee ignores SIGINT, so that Ctrl-C of
 # an attached user reaches the program alone. The program is never in the background: it keeps its signals. Around the
@@ -40,15 +36,12 @@ _WRAPPER = (
 # Behind sudo and into the namespace: the process is the command's own, not that of what leads to it. Field 22 of
 # proc(5)'s stat is the start time; the name before it is this shell's and holds no blanks.
 _NOTE_PROCESS = 'read -r stat <"/proc/$$/stat"; set -- "$stat" "$@"; echo $$ $(echo "$1" | cut -d " " -f 22) >"$0"; shift; exec "$@"'
-# tmux hands its server stdin and stdout, and with one that hangs they stay open: the far side would never be at its end.
-_SILENT = ("sh", "-c", 'exec "$0" "$@" </dev/null >/dev/null')
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
 _LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 # tmux runs what stands in #() of a session's name, cuts one at a colon and changes a dot; and it is a file's name here.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _TMUX_TIMEOUT = 10.0  # seconds for an answer of the tmux server
 _HURRIED_TMUX_TIMEOUT = 0.7  # seconds for it when the process was asked to end
-_INTERRUPTED_TIMEOUT = 3.0  # seconds for it when Ctrl-C came while it was waited for
 _POLL = 0.02  # seconds
 _LIFE_POLL = 1.0  # seconds between looks whether the process is still there
 _SERVER_ENDED = "server exited"  # in what tmux says then, client_exit_message of its client.c
@@ -61,107 +54,6 @@ _KILL_TIMEOUT = 5.0  # seconds in which a process that was killed is gone
 # Machine, socket and name of each session that tmux was asked for without saying yet that it is there or will not be.
 # It belongs to the process, because a start and its undoing are the work of two objects.
 _under_way: set[tuple[str, str, str]] = set()
-
-
-class SessionError(AutotestError):
-    """A session is not what it should be: gone, still there, or never started."""
-
-
-class _NoAnswer(SessionError):
-    """Whether tmux has done what it was asked for is not known."""
-
-
-class Multiplexer(Protocol):
-    """What is needed of tmux, on this machine or another. The timeout is for the answer, in seconds."""
-
-    def new_session(self, name: str, command: Sequence[str], timeout: float) -> None: ...
-
-    def has_session(self, name: str, timeout: float) -> bool: ...
-
-    def kill_session(self, name: str, timeout: float) -> None: ...
-
-
-def _new_session(name: str, command: Sequence[str]) -> list[str]:
-    """Arguments of new-session. A command of several arguments is run by tmux itself: the user's shell may be any."""
-    # A semicolon at the end of an argument would end tmux's own command.
-    words = [f"{word[:-1]}\\;" if word.endswith(";") else word for word in command]
-    return ["-d", "-x", "200", "-y", "50", "-s", name, "--", *words]
-
-
-class LocalTmux:
-    """tmux of this machine, through libtmux."""
-
-    def __init__(self, socket: str) -> None:
-        import libtmux  # imported late: most commands never need it
-
-        self._server = (
-            libtmux.Server(socket_path=socket) if posixpath.isabs(socket) else libtmux.Server(socket_name=socket)
-        )
-
-    def new_session(self, name: str, command: Sequence[str], timeout: float) -> None:
-        answer = self._ask(timeout, "new-session", *_new_session(name, command))
-        if answer.returncode < 0:  # Ctrl-C goes to it, too
-            raise _NoAnswer(f"tmux session {name}: the tmux client was ended by signal {-answer.returncode}")
-        if answer.stderr:
-            raise SessionError(f"tmux session {name}: {' '.join(answer.stderr)}")
-
-    def has_session(self, name: str, timeout: float) -> bool:
-        return self._ask(timeout, "has-session", "-t", f"={name}").returncode == 0
-
-    def kill_session(self, name: str, timeout: float) -> None:
-        self._ask(timeout, "kill-session", "-t", f"={name}")
-
-    def _ask(self, timeout: float, *arguments: str) -> tmux_cmd:
-        """Run a command of tmux. A thread waits for it, because libtmux does so for ever and a tmux server may hang."""
-        from libtmux.exc import LibTmuxException, TmuxCommandNotFound
-
-        answers: SimpleQueue[tmux_cmd | Exception] = SimpleQueue()
-
-        def ask() -> None:
-            try:
-                answers.put(self._server.cmd(*arguments))
-            except Exception as error:
-                answers.put(error)
-
-        try:
-            threading.Thread(target=ask, daemon=True).start()
-            answer = answers.get(timeout=timeout)
-        except Empty:
-            raise _NoAnswer(f"tmux {arguments[0]}: the tmux server does not answer within {timeout:g} s") from None
-        except BaseException:  # Ctrl-C: the thread goes on, and what it is about to make would be looked for too early
-            with suppress(Empty):
-                answers.get(timeout=_INTERRUPTED_TIMEOUT)
-            raise
-        if isinstance(answer, TmuxCommandNotFound):
-            raise TestbedError("tmux is not installed on this machine: install it, say with apt-get install tmux")
-        if isinstance(answer, LibTmuxException):
-            raise SessionError(f"tmux {arguments[0]}: {answer}")
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-class RemoteTmux:
-    """tmux of another machine, through its command line."""
-
-    def __init__(self, transport: Transport, socket: str) -> None:
-        self._transport = transport
-        self._tmux = [*_SILENT, "tmux", "-u", "-S" if posixpath.isabs(socket) else "-L", socket]
-
-    def new_session(self, name: str, command: Sequence[str], timeout: float) -> None:
-        self._ask(timeout, "new-session", *_new_session(name, command), check=True)
-
-    def has_session(self, name: str, timeout: float) -> bool:
-        return self._ask(timeout, "has-session", "-t", f"={name}").code == 0
-
-    def kill_session(self, name: str, timeout: float) -> None:
-        self._ask(timeout, "kill-session", "-t", f"={name}")
-
-    def _ask(self, timeout: float, *arguments: str, check: bool = False) -> Result:
-        try:
-            return self._transport.run([*self._tmux, *arguments], timeout=timeout, check=check)
-        except CommandTimeout:
-            raise _NoAnswer(f"tmux {arguments[0]}: the tmux server does not answer within {timeout:g} s") from None
 
 
 class Session:
@@ -226,7 +118,7 @@ class Session:
             try:
                 self._tmux.new_session(self.name, command, _TMUX_TIMEOUT)
                 break
-            except _NoAnswer:
+            except NoAnswer:
                 raise
             except (SessionError, CommandError) as error:
                 if _SERVER_ENDED not in str(error) or time.monotonic() >= deadline:
@@ -300,11 +192,12 @@ class Session:
         """The last lines of the output, for an error message."""
         return "\n".join(line.rstrip() for line in self.output().splitlines()[-lines:])
 
-    def wait(self, timeout: float, quiet: float = 0.0) -> int:
+    def wait(self, timeout: float, quiet: float = 0.0, hear: Callable[[str], None] | None = None) -> int:
         """Wait for the end of the command and return its exit code.
 
         In the first ``quiet`` seconds, when the command is expected to work undisturbed, its end is looked for
-        only once a second.
+        only once a second. ``hear`` is told once a second of the whole lines that it has written since: who writes lives, so
+        that takes the place of a look at its process.
 
         Raises:
             SessionError: it is gone without an exit code: something has ended it together with its session.
@@ -312,6 +205,7 @@ class Session:
         """
         start = time.monotonic()
         next_look = start + _LIFE_POLL
+        log = FollowedFile(self._machine, self.log_file)
         while True:
             code = self.exit_code()
             if code is not None:
@@ -321,7 +215,11 @@ class Session:
             if elapsed >= timeout:
                 raise WaitTimeout(f"{self._transport.name}: {self.name} did not end within {timeout:g} s{self._hint()}")
             if now >= next_look:
-                self.require_life()
+                news = log.news() if hear else ""
+                if hear and news:
+                    hear(news)
+                else:
+                    self.require_life()
                 next_look = now + _LIFE_POLL
             time.sleep(min(1.0, quiet - elapsed, timeout - elapsed) if elapsed < quiet else _POLL)
 
@@ -377,7 +275,7 @@ class Session:
         try:
             if self._end_session(grace, _HURRIED_TMUX_TIMEOUT if hurry else _TMUX_TIMEOUT):
                 was_there = True
-        except _NoAnswer as error:
+        except NoAnswer as error:
             self._end_command(grace)  # it may have begun since
             if not self._known_process():
                 raise

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 DEFAULT_TIMEOUT = 30.0  # seconds; a set-up command that takes longer hangs
 
 
+MOST_READ = 1 << 20  # bytes at once of a file that grows
 TIMEOUT_CODES = (124, 137)  # of timeout(1): ended by TERM, by KILL
 
 # env(1) takes every word with an equals sign before the program for a variable: such a program is started by a shell.
@@ -173,6 +174,10 @@ class Transport(ABC):
     @abstractmethod
     def read(self, source: str) -> str | None:
         """The content of a text file there, None when there is no such file. Starts no process."""
+
+    @abstractmethod
+    def read_from(self, source: str, start: int) -> bytes:
+        """A file there from that byte on, 1 MiB at most; empty when there is no such file. Starts no process."""
 
     @abstractmethod
     def write(self, target: str, content: str, mode: int = 0o644) -> None:

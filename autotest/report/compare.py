@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from autotest.config.values import nearest
 from autotest.errors import UsageError
 from autotest.report.cases import Case, count_left_out, plain, shown
 from autotest.report.metrics import BETWEEN_GUESTS, METRICS, Metric
@@ -124,6 +125,11 @@ class Comparison:
         return (self.a.repetitions if self.a else 0), (self.b.repetitions if self.b else 0)
 
     @property
+    def is_worse(self) -> bool:
+        """Whether it is worse in B, or gone."""
+        return self.outcome is Outcome.REGRESSION or self.is_lost
+
+    @property
     def is_lost(self) -> bool:
         """A has the figure and no repetition of B: nothing to test, and nothing that a nightly run should pass over.
 
@@ -154,7 +160,7 @@ class Compared:
     @property
     def is_worse(self) -> bool:
         """Whether anything is worse in B, or gone."""
-        return any(comparison.outcome is Outcome.REGRESSION or comparison.is_lost for comparison in self.comparisons)
+        return any(comparison.is_worse for comparison in self.comparisons)
 
     def repetitions_needed(self, comparisons: int | None = None) -> int:
         """On each side, for a single one to come out among so many comparisons; without a number, among all that vary."""
@@ -346,7 +352,7 @@ def parse_metrics(texts: Sequence[str]) -> list[Metric]:
     known = [metric.name for metric in METRICS.values() if metric.better]
     for name in names:
         if name not in known:
-            why = "neither more nor less of it is better" if name in METRICS else "no such metric"
+            why = "neither more nor less of it is better" if name in METRICS else f"no such metric{nearest(name, known)}"
             raise UsageError(f"--metric {name}: {why}; there are {', '.join(known)}")
     return [METRICS[name] for name in dict.fromkeys(names)]
 

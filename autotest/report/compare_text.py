@@ -18,9 +18,10 @@ from autotest.report.compare import (
 from autotest.report.junit import Check, State
 from autotest.report.parameters import names_of
 from autotest.report.tables import render_table
+from autotest.results.identity import Identity, differences
 from autotest.results.statistics import FEWEST_FOR_INTERVAL, Estimate, smallest_p
 
-_HEADER = (
+HEADER = (
     "",
     "A\nmean",
     "n",
@@ -40,10 +41,9 @@ _MOST_NAMED = 10
 def describe(compared: Compared) -> str:
     """The table of a comparison with what was compared above and what came out below; ends with a newline."""
     pairs = compared.matching.pairs
-    varying = _varying(pairs)
-    constant = [key for key in pairs[0].parameters if key not in varying]
-    lines = [*_apart(compared.matching), *([f"everywhere: {shown(pairs[0].parameters, constant)}"] if constant else [])]
-    table = render_table(_HEADER, [_row(comparison) for comparison in compared.comparisons], align=_ALIGN)
+    varying = varying_parameters(pairs)
+    lines = what_is_compared(compared.matching)
+    table = render_table(HEADER, [row(comparison) for comparison in compared.comparisons], align=_ALIGN)
     lines += ["", *table[:2]]
     rows = iter(table[2:])
     for _, group in groupby(compared.comparisons, key=lambda comparison: id(comparison.pair)):
@@ -51,14 +51,22 @@ def describe(compared: Compared) -> str:
         pair = members[0].pair
         lines += ["", shown(pair.parameters, varying), *(f"! {finding}" for finding in findings(pair))]
         lines += [next(rows) for _ in members]
-    return "\n".join([*lines, "", *_unmatched(compared.matching), *_closing(compared)]) + "\n"
+    return "\n".join([*lines, "", *unmatched(compared.matching), *closing(compared)]) + "\n"
 
 
-def _varying(pairs: Iterable[Pair]) -> list[str]:
+def varying_parameters(pairs: Iterable[Pair]) -> list[str]:
     """The parameters that tell the pairs apart, the load among them."""
     many = [pair.parameters for pair in pairs]
     found = {*differing(many), LOAD}
     return [key for key in names_of(many) if key in found]
+
+
+def what_is_compared(matching: Matching) -> list[str]:
+    """What A and B differ in, and what all of it has in common."""
+    pairs = matching.pairs
+    varying = varying_parameters(pairs)
+    constant = [key for key in pairs[0].parameters if key not in varying]
+    return [*_apart(matching), *([f"everywhere: {shown(pairs[0].parameters, constant)}"] if constant else [])]
 
 
 def _apart(matching: Matching) -> Iterator[str]:
@@ -67,6 +75,16 @@ def _apart(matching: Matching) -> Iterator[str]:
     testbeds = [_testbeds(getattr(pair, side) for pair in matching.pairs) for side in ("a", "b")]
     if testbeds[0] != testbeds[1] and all(testbeds):
         yield f"measured on other machines: {testbeds[0]} in A, {testbeds[1]} in B"
+    changed = list(dict.fromkeys(line for pair in matching.pairs for line in _changed(pair)))
+    yield from (f"not the same in both: {line}" for line in changed[:_MOST_NAMED])
+    if len(changed) > _MOST_NAMED:
+        yield f"and {len(changed) - _MOST_NAMED} more that is not the same"
+
+
+def _changed(pair: Pair) -> list[str]:
+    """What determines the result and is not the same in A and B, but what the parameters say: by one trial of each."""
+    a, b = (Identity.of((case.used or case.trials)[0].record()) for case in (pair.a, pair.b))
+    return differences(a, b, ("in A", "in B")) if a and b else []
 
 
 def _value(key: str, value: str | int | bool | None) -> str:
@@ -77,7 +95,7 @@ def _testbeds(cases: Iterable[Case]) -> str:
     return ", ".join(sorted({trial.testbed for case in cases for trial in case.used if trial.testbed}))
 
 
-def _row(comparison: Comparison) -> tuple[str, ...]:
+def row(comparison: Comparison) -> tuple[str, ...]:
     metric, difference, relative = comparison.metric, comparison.difference, comparison.relative
     return (
         metric.title,
@@ -124,21 +142,21 @@ def _p(p: float | None) -> str:
     return "<0.0001" if p < 0.0001 else f"{p:.{4 if p < 0.1 else 2}f}"
 
 
-def _unmatched(matching: Matching) -> Iterator[str]:
+def unmatched(matching: Matching) -> Iterator[str]:
     for text, cases in (
         ("only in A", matching.only_a),
         ("only in B", matching.only_b),
         ("the same trials in A and in B, not compared", [pair.a for pair in matching.same]),
     ):
         if cases:
-            yield f"{text}: {_counted(len(cases), 'test case')}"
+            yield f"{text}: {counted(len(cases), 'test case')}"
             yield from (f"  {shown(case.parameters)}" for case in cases[:_MOST_NAMED])
             if len(cases) > _MOST_NAMED:
                 yield f"  and {len(cases) - _MOST_NAMED} more"
             yield ""
 
 
-def _closing(compared: Compared) -> Iterator[str]:
+def closing(compared: Compared) -> Iterator[str]:
     chance = f"{100 * compared.alpha:g} %"
     yield f"""\
 n: repetitions. CI: bootstrap-t over repetitions, of each difference alone; from {FEWEST_FOR_INTERVAL} repetitions with
@@ -151,10 +169,10 @@ boot or from night to night counts as a difference, too."""
     yield from _too_few(compared)
     counts = ", ".join(f"{number} {outcome}" for outcome in Outcome if (number := compared.count(outcome)))
     comparisons, cases = len(compared.comparisons), len(compared.matching.pairs)
-    yield f"{_counted(comparisons, 'comparison')} of {_counted(cases, 'test case')}: {counts}"
+    yield f"{counted(comparisons, 'comparison')} of {counted(cases, 'test case')}: {counts}"
 
 
-def _counted(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -166,7 +184,7 @@ def _too_few(compared: Compared) -> Iterator[str]:
         yield (
             f"Too few repetitions: with {a} in A and {b} in B, p is never below {smallest_p(a, b):.2g}.\n"
             f"Alpha {compared.alpha:g} takes {compared.repetitions_needed()} on each side for "
-            f"{_counted(compared.varying, 'comparison')}, {compared.repetitions_needed(1)} for a single one.\n"
+            f"{counted(compared.varying, 'comparison')}, {compared.repetitions_needed(1)} for a single one.\n"
             "(--select and --metric make fewer comparisons.)"
         )
 
@@ -187,8 +205,8 @@ def checks(compared: Compared) -> list[Check]:
 
 
 def _check(comparison: Comparison) -> Check:
-    header = [title.replace("\n", " ") for title in _HEADER]
-    cells = [f"{title or 'metric'}: {cell}" for title, cell in zip(header, _row(comparison), strict=True)]
+    header = [title.replace("\n", " ") for title in HEADER]
+    cells = [f"{title or 'metric'}: {cell}" for title, cell in zip(header, row(comparison), strict=True)]
     states: Mapping[Outcome, State] = {
         Outcome.REGRESSION: "failed",
         Outcome.TOO_FEW: "skipped",

@@ -35,7 +35,7 @@ from autotest.results.verdicts import Verdict
 
 FORMATS: Final = ("csv", "json", "parquet")
 METADATA_KEY: Final = b"autotest"
-"""Of the Parquet schema's metadata: a JSON object with ``version``, ``sources``, ``select`` and ``accept``."""
+"""Of the Parquet schema's metadata: a JSON object with ``version``, ``sources``, ``select``, ``exclude``, ``section`` and ``accept``."""
 
 _GUEST_COUNTS: Final = ("sent", "received", "lost", "sent_bytes", "received_bytes")
 _COUNTS: Final = (*_GUEST_COUNTS, "dropout_seconds")
@@ -59,7 +59,7 @@ class Request:
     """What was asked for; it goes with the table.
 
     Attributes:
-        sources, select: as on the command line.
+        sources, select, exclude, section: as on the command line.
         accept: verdicts that count like ``valid``.
         per_guest: a row is a guest of a trial, with its figures.
     """
@@ -68,6 +68,8 @@ class Request:
     select: tuple[str, ...] = ()
     accept: frozenset[Verdict] = frozenset()
     per_guest: bool = False
+    exclude: tuple[str, ...] = ()
+    section: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> str:
@@ -232,6 +234,8 @@ def _parquet(table: pd.DataFrame, request: Request) -> bytes:
         "version": __version__,
         "sources": list(request.sources),
         "select": list(request.select),
+        "exclude": list(request.exclude),
+        "section": list(request.section),
         "accept": [str(verdict) for verdict in Verdict if verdict in request.accept],
     }
     arrow = pa.Table.from_pandas(table, preserve_index=False)

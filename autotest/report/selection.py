@@ -1,46 +1,59 @@
 """Selections: which of the trials in an output directory a report is about, as the user writes it.
 
-``key=value[,value...]`` for each parameter that is to be limited; a number may be a range, ``10..40``, either end of
-which may be left out. What is not named is not limited. ``testbed`` is a key like a parameter, though it is none: naming
-one is the only way to the trials of a testbed that measured fewer of them than another.
+The language is that of :mod:`autotest.plan.selection`, on the parameters that names of results say. ``testbed`` is a key like a
+parameter, though it is none: naming one is the only way to the trials of a testbed that measured fewer of them than another.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Final
 
-from autotest.config.values import nearest
+from autotest.config.quantities import RATE, seconds
 from autotest.errors import UsageError
-from autotest.report.cases import plain
+from autotest.plan.selection import (
+    Conditions,
+    Read,
+    Test,
+    listed,
+    parse_conditions,
+    plain_number,
+    why_nothing,
+    written,
+)
 from autotest.report.parameters import UNSAID, Parameters, Value, value_of
 from autotest.report.trials import Results, Trial, parameters_of
 
-TESTBED = "testbed"
-UNRECORDED = "unrecorded"
+TESTBED: Final = "testbed"
+UNRECORDED: Final = "unrecorded"
 """How the testbed of a trial is selected that does not say where it was measured."""
 
-_RANGE = re.compile(r"(?P<low>[0-9]{0,9})\.\.(?P<high>[0-9]{0,9})").fullmatch
-_SWITCHES = {"on": True, "off": False, "yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
+#: How numbers are read where they can have a unit: as in ``tests.conf``.
+_READ: Final[Mapping[str, Read]] = {"rate": RATE.read, "runtime": seconds(1, 86_400).read}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is to be used: by parameter, the texts of which a value must match one. Empty: everything."""
+    """What is to be used: what meets all conditions ``wanted``, and not all of any of ``excluded``. Empty: everything."""
 
-    wanted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    wanted: Conditions = ()
+    excluded: tuple[Conditions, ...] = ()
 
     def __str__(self) -> str:
-        return " ".join(f"{key}={','.join(texts)}" for key, texts in self.wanted)
+        return " without ".join(filter(None, [written(self.wanted) or "all" * bool(self.excluded), *map(written, self.excluded)]))
+
+    @cached_property
+    def _tests(self) -> tuple[list[tuple[str, Test]], list[list[tuple[str, Test]]]]:
+        return _tests(self.wanted), list(map(_tests, self.excluded))
 
     def matches(self, parameters: Parameters) -> bool:
-        """Whether every limited parameter has one of its values; a parameter that is not there has none."""
-        return all(
-            (value := value_of(parameters, key)) is not None and any(_matches(text, value) for text in texts)
-            for key, texts in self.wanted
-        )
+        """Whether a trial with these parameters is meant."""
+        wanted, excluded = self._tests
+        return _meets(parameters, wanted) and not any(_meets(parameters, tests) for tests in excluded)
 
     def apply(self, results: Results) -> list[Trial]:
         """The selected trials.
@@ -49,57 +62,46 @@ class Selection:
             UsageError: there is no such parameter, or nothing matches; with what there is.
         """
         trials = results.trials
-        if any(key == TESTBED for key, _ in self.wanted):
+        if any(condition.key == TESTBED for condition in self.wanted):
             trials += results.elsewhere
+        if not trials:
+            return []
         there = _there_is(results, trials)
-        listed = "\n".join(f"  {key}: {', '.join(map(plain, values))}" for key, values in there.items())
         known = _unsaid(trials) | there
-        for key, texts in self.wanted if trials else ():
-            if key not in known:
-                raise UsageError(f"{results.directory}: no parameter {key!r}{nearest(key, list(there))}; there are\n{listed}")
-            for text in texts:
-                if not any(_matches(text, value) for value in known[key]):
-                    like = nearest(text, [plain(value) for value in known[key]])
-                    raise UsageError(f"{results.directory}: {key} is nowhere {text}{like}; there are\n{listed}")
+        for condition in (*self.wanted, *(condition for conditions in self.excluded for condition in conditions)):
+            if problem := condition.problem(known, _READ.get(condition.key, plain_number), there):
+                raise UsageError(f"{results.directory}: {problem}; there are\n{listed(there)}")
         chosen = [trial for trial in trials if self.matches({**trial.parameters, TESTBED: trial.testbed or UNRECORDED})]
-        if not chosen and trials:
-            raise UsageError(
-                f"{results.directory}: no trial has {self} together; there are\n{listed}\nbut not in every combination"
-            )
+        if not chosen:
+            hint = why_nothing(self.wanted, known, lambda key: _READ.get(key, plain_number))
+            raise UsageError(f"{results.directory}: no trial has {self} together; there are\n{listed(there)}\n{hint}".rstrip())
         return chosen
 
 
-def parse_selection(texts: Iterable[str]) -> Selection:
-    """From ``key=value,value`` texts. UsageError for anything else, and for a parameter named twice."""
-    wanted: dict[str, tuple[str, ...]] = {}
-    for text in texts:
-        key, equals, values = text.partition("=")
-        chosen = tuple(value.strip() for value in values.split(",") if value.strip())
-        if not equals or not key.strip() or not chosen:
-            raise UsageError(f"{text!r} selects nothing: expected parameter=value, like interface=bridge,macvtap or rate=10..40")
-        if key.strip() in wanted:
-            raise UsageError(f"{text!r}: {key.strip()} is selected twice; write its values in one, separated by commas")
-        wanted[key.strip()] = chosen
-    return Selection(tuple(wanted.items()))
+def parse_selection(texts: Iterable[str], excluded: Iterable[str] = ()) -> Selection:
+    """From texts of conditions: of these all are wanted, and of the others each says what is not. UsageError for other texts."""
+    try:
+        wanted = tuple(condition for text in texts for condition in parse_conditions(text))
+        return Selection(wanted, tuple(map(parse_conditions, excluded)))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def split_source(text: str) -> tuple[Path, list[str]]:
-    """``PATH`` or ``PATH:key=value,value:key=value``: the path, and the texts for :func:`parse_selection`."""
-    path, *texts = re.split(r":(?=[A-Za-z_]+=)", text)
+    """``PATH`` or ``PATH:key=value,value:key<=value``: the path, and the texts for :func:`parse_selection`."""
+    path, *texts = re.split(r":(?=[A-Za-z_]+\s*(?:=|!=|<|>))", text)
     for number in range(len(texts), 0, -1):  # such a text may be part of a name: the longest one that is there
         if (longer := Path(":".join([path, *texts[:number]]))).exists():
             return longer, texts[number:]
     return Path(path), texts
 
 
-def _matches(text: str, value: Value) -> bool:
-    if isinstance(value, bool):
-        return _SWITCHES.get(text.lower()) is value
-    if isinstance(value, int):
-        if found := _RANGE(text):
-            return int(found["low"] or 0) <= value <= int(found["high"] or 10**9)
-        return text.isascii() and text.isdigit() and int(text) == value
-    return text == value
+def _tests(conditions: Conditions) -> list[tuple[str, Test]]:
+    return [(condition.key, condition.test(_READ.get(condition.key, plain_number))) for condition in conditions]
+
+
+def _meets(parameters: Parameters, tests: Iterable[tuple[str, Test]]) -> bool:
+    return all(test(value_of(parameters, key)) for key, test in tests)
 
 
 def _unsaid(trials: Iterable[Trial]) -> dict[str, list[Value]]:

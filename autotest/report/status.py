@@ -14,9 +14,9 @@ from autotest.results.store import FAILURES_FILE
 from autotest.results.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from autotest.run.estimate import Estimate
     from autotest.run.status import (
         OpenFailure,
-        Remaining,
         SectionStatus,
         SetUpStatus,
         Status,
@@ -34,14 +34,14 @@ def status_lines(status: Status, now: datetime) -> Iterator[str]:
     yield from _failures(status.failures)
     total = status.total
     if len(status.sections) > 1:
-        yield f"in all {_trials(total.done + total.to_do)}, {total.done} done, {total.to_do} to do"
-    yield _ending(total, status.remaining, now)
+        yield f"in all {trials(total.done + total.to_do)}, {total.done} done, {total.to_do} to do"
+    yield from ending(total.done, status.remaining, now)
 
 
 def _section(section: SectionStatus) -> Iterator[str]:
     yield f"[{section.section.name}] of {section.section.file}, results in {section.directory}"
     if section.shared:
-        yield f"{_trials(section.shared)} of it counted with a section above, which has the same"
+        yield f"{trials(section.shared)} of it counted with a section above, which has the same"
     if not section.set_ups:
         if not section.shared:
             yield "no valid combination of parameters: test-load-lat-file --dry-run says why"
@@ -90,17 +90,22 @@ def _failures(failures: Sequence[OpenFailure]) -> Iterator[str]:
     if not failures:
         return
     yield f"failed for good, and not measured since ({FAILURES_FILE} has all of it; the next run tries again):"
-    for noted, trials in failures[-_SHOWN_FAILURES:]:
+    for noted, blocked in failures[-_SHOWN_FAILURES:]:
         when = f"{noted.time.astimezone():%Y-%m-%d %H:%M}  " if noted.time else ""
-        yield f"  {when}{_line(noted.what)}" + (f": {_trials(trials)}" if not noted.trial else "")
+        yield f"  {when}{_line(noted.what)}" + (f": {trials(blocked)}" if not noted.trial else "")
         yield f"      {shorten(_line(noted.reason), WIDTH - 6, placeholder=' ...')}"
     if len(failures) > _SHOWN_FAILURES:
         yield f"  and {len(failures) - _SHOWN_FAILURES} before these"
     yield ""
 
 
-def _trials(number: int) -> str:
+def trials(number: int) -> str:
+    """A number of trials in words."""
     return "1 trial" if number == 1 else f"{number} trials"
+
+
+def _set_ups(number: int) -> str:
+    return "1 set-up" if number == 1 else f"{number} set-ups"
 
 
 def _line(text: str) -> str:
@@ -108,16 +113,18 @@ def _line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")
 
 
-def _ending(total: SetUpStatus, remaining: Remaining, now: datetime) -> str:
-    if not total.to_do:
-        return "all done" if total.done else "nothing to do"
+def ending(done: int, remaining: Estimate, now: datetime) -> Iterator[str]:
+    """What is still to do and how long that takes, from that local time on."""
+    if not remaining.trials:
+        yield "all done" if done else "nothing to do"
+        return
     end = now + timedelta(seconds=remaining.seconds + 30)  # shown to the minute, rounded
     finish = f"{end:%H:%M}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M}"
-    line = f"{_trials(total.to_do)} {'takes' if total.to_do == 1 else 'take'} about {duration(remaining.seconds)} (finishes about {finish} if it runs from now on)"
-    if not remaining.assumed:
-        return line
-    added = " and ".join(f"{seconds:g} s for each {what}" for what, seconds in remaining.assumed.items())
-    return f"{line}\nrough: {'nothing' if len(remaining.assumed) == 2 else 'too little'} measured yet, {added} added"
+    what = f"{trials(remaining.trials)} on {_set_ups(remaining.set_ups)} {'takes' if remaining.trials == 1 else 'take'}"
+    yield f"{what} about {duration(remaining.seconds)} (finishes about {finish} if it runs from now on)"
+    if remaining.assumed:
+        added = " and ".join(f"{seconds:g} s for each {what}" for what, seconds in remaining.assumed.items())
+        yield f"rough: {'nothing' if len(remaining.assumed) == 2 else 'too little'} measured yet, {added} added"
 
 
 def duration(seconds: float) -> str:

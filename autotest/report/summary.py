@@ -18,19 +18,19 @@ from autotest.results.store import FAILURES_FILE, ResultStore
 from autotest.results.verdicts import Verdict
 
 WIDTH: Final = 100
-_COLUMNS: Final = {"offered": "kpps", "achieved": "kpps", "loss": "%", "median": "µs", "p99": "µs"}
-_HEADER: Final = (*(f"{title}\n[{unit}]" for title, unit in _COLUMNS.items()), "samples", "rep.", "verdict")
+COLUMNS: Final = {"offered": "kpps", "achieved": "kpps", "loss": "%", "median": "µs", "p99": "µs"}
+_HEADER: Final = (*(f"{title}\n[{unit}]" for title, unit in COLUMNS.items()), "samples", "rep.", "verdict")
 _ALIGN: Final = "rllllrrl"
-_FURTHER: Final = {"fairness": "fairness", "loss_spread": "loss spread", "p50_spread": "median spread"}
-_OF_MIXES: Final = {"mean_size": "mean size", "bit_rate": "bit rate"}
+FURTHER: Final = {"fairness": "fairness", "loss_spread": "loss spread", "p50_spread": "median spread"}
+OF_MIXES: Final = {"mean_size": "mean size", "bit_rate": "bit rate"}
 """Metrics that are shown only of several guests, and only of mixes of frame sizes, with their titles."""
 _LEAST_VERDICT_WIDTH: Final = 20
 _REASONS: Final = 3
-_NOTE: Final = """\
+NOTE: Final = """\
 Mean over the repetitions ± half the 95 % confidence interval (Student's t); loss: all frames lost
 over all sent. Percentiles: nearest rank, of each repetition. rep.: repetitions used/there. A case
 without a valid repetition shows its under-sent ones, if any."""
-_GUESTS_NOTE: Final = """\
+GUESTS_NOTE: Final = """\
 Fairness: Jain's index of the frames that the guests returned, relative to their weights; 1 where
 each had its share. Spread: the largest figure of a guest less the smallest."""
 
@@ -41,7 +41,7 @@ def summarise(trials: Iterable[Trial], accept: Collection[Verdict] = (), open_fa
     A case of which no repetition is used has its reasons below it; ``open_failures`` is how many the last line tells of.
     """
     cases = group_cases(trials, accept)
-    notes = [note for note in (_accepted_note(cases, accept), _failures_note(open_failures)) if note]
+    notes = [note for note in (accepted_note(cases, accept), failures_note(open_failures)) if note]
     if not cases:
         return "\n".join(["no load latency trials", *notes]) + "\n"
     blocks, rows = _table(cases)
@@ -50,16 +50,20 @@ def summarise(trials: Iterable[Trial], accept: Collection[Verdict] = (), open_fa
         for case, lines in members:
             blocks += [*lines, *_reasons(case)]
     several = [case for case in cases if case.guests]
-    mixes = [case for case in cases if case.used and isinstance(case.parameters.get("size"), str)]
-    blocks += _further(several, _FURTHER) + _further(mixes, _OF_MIXES)
-    return "\n".join([*blocks, "", _NOTE, *([_GUESTS_NOTE] if several else []), *notes]) + "\n"
+    blocks += _further(several, FURTHER) + _further(with_mixes(cases), OF_MIXES)
+    return "\n".join([*blocks, "", NOTE, *([GUESTS_NOTE] if several else []), *notes]) + "\n"
+
+
+def with_mixes(cases: Iterable[Case]) -> list[Case]:
+    """Those with frames of several sizes, and figures."""
+    return [case for case in cases if case.used and isinstance(case.parameters.get("size"), str)]
 
 
 def _further(cases: Sequence[Case], titles: Mapping[str, str]) -> list[str]:
     """A table of these metrics under the first one, with the same blocks; nothing without cases."""
     if not cases:
         return []
-    columns = [_cells([case.estimate(METRICS[name]) for case in cases]) for name in titles]
+    columns = [column([case.estimate(METRICS[name]) for case in cases]) for name in titles]
     units = [f"\n[{METRICS[name].unit}]" if METRICS[name].unit else "" for name in titles]
     header = ["offered\n[kpps]", *map("".join, zip(titles.values(), units, strict=True))]
     cells = list(zip([str(case.load) for case in cases], *columns, strict=True))
@@ -77,7 +81,7 @@ def _split(lines: list[str]) -> tuple[list[str], list[str]]:
 
 def _table(cases: list[Case]) -> tuple[list[str], list[list[str]]]:
     """The header's lines, and those of each case: more than one where its verdicts need them."""
-    figures = [_cells([case.estimate(METRICS[name]) for case in cases]) for name in ("achieved", "loss", "p50", "p99")]
+    figures = [column([case.estimate(METRICS[name]) for case in cases]) for name in ("achieved", "loss", "p50", "p99")]
     columns = [
         [str(case.load) for case in cases],
         *figures,
@@ -108,13 +112,18 @@ def _reasons(case: Case) -> list[str]:
     """Why no repetition is used."""
     if case.used:
         return []
-    reasons = list(dict.fromkeys(f"{trial.verdict}: {trial.reason}" for trial in case.trials if trial.reason))
-    lines = [shorten(reason, WIDTH - 9, placeholder=" ...") for reason in reasons[:_REASONS]]
-    more = len(reasons) - _REASONS
-    return [f"{'':9}{line}" for line in (*lines, *([f"and {more} more"] if more > 0 else ()))]
+    return [f"{'':9}{line}" for line in reasons(case.trials)]
 
 
-def _accepted_note(cases: Iterable[Case], accept: Collection[Verdict]) -> str:
+def reasons(trials: Iterable[Trial]) -> list[str]:
+    """Why they have their verdicts, each reason once and no longer than a line; of more than three how many more."""
+    found = list(dict.fromkeys(f"{trial.verdict}: {trial.reason}" for trial in trials if trial.reason))
+    lines = [shorten(reason, WIDTH - 9, placeholder=" ...") for reason in found[:_REASONS]]
+    more = len(found) - _REASONS
+    return [*lines, *([f"and {more} more"] if more > 0 else ())]
+
+
+def accepted_note(cases: Iterable[Case], accept: Collection[Verdict]) -> str:
     said_then = [trial for case in cases for trial in case.used if trial.accepted and not trial.verdict.is_mergeable]
     recorded = sum(trial.verdict not in accept for trial in said_then)
     said = [f"Accepted like valid: {', '.join(sorted(accept))}."] if accept else []
@@ -122,7 +131,7 @@ def _accepted_note(cases: Iterable[Case], accept: Collection[Verdict]) -> str:
     return "\n".join(said)
 
 
-def _failures_note(number: int) -> str:
+def failures_note(number: int) -> str:
     if not number:
         return ""
     what = "1 failure is" if number == 1 else f"{number} failures are"
@@ -144,7 +153,7 @@ def count_open_failures(results: Results) -> int:
     return len(still_open(read_failures(results.directory), store.is_done, measured))
 
 
-def _cells(estimates: list[Estimate | None]) -> list[str]:
+def column(estimates: Sequence[Estimate | None]) -> list[str]:
     """Cells of a column: the values right-aligned, then the interval where it shows."""
     cells = [_cell(found) for found in estimates]
     width = max(len(value) for value, _ in cells)

@@ -71,7 +71,7 @@ def several(items: Iterable[str]) -> str:
     return SEPARATOR.join(items)
 
 
-def differences(recorded: Identity, now: Identity) -> list[str]:
+def differences(recorded: Identity, now: Identity, names: tuple[str, str] = ("then", "now")) -> list[str]:
     """How they differ, each difference in words: ``QEMU: 7.2.1 (sha256 ab12...) then, 8.0.0 (sha256 cd34...) now``.
 
     A key that only one of them has is not compared: the autotest that wrote the other did not know of it yet. But one of
@@ -82,7 +82,7 @@ def differences(recorded: Identity, now: Identity) -> list[str]:
         if key.startswith(_ONLY_WHERE_SET) or (key in recorded.determines and key in now.determines):
             differs = _differ(recorded.determines.get(key), now.determines.get(key))
             subjects[_subject(key)] = subjects.get(_subject(key), False) or differs
-    return [_in_words(subject, recorded, now) for subject, differs in subjects.items() if differs]
+    return [_in_words(subject, recorded, now, names) for subject, differs in subjects.items() if differs]
 
 
 def _differ(one: Plain, other: Plain) -> bool:
@@ -95,14 +95,14 @@ def _subject(key: str) -> str:
     return subject if subject and aspect in _ASPECTS else key
 
 
-def _in_words(subject: str, recorded: Identity, now: Identity) -> str:
+def _in_words(subject: str, recorded: Identity, now: Identity, names: tuple[str, str]) -> str:
     label = _LABELS.get(subject, subject.removeprefix("settings.").replace(".", " "))
     then_shown, now_shown = _shown(subject, recorded), _shown(subject, now)
     if SEPARATOR in then_shown + now_shown:
         then_items, now_items = then_shown.split(SEPARATOR), now_shown.split(SEPARATOR)
         then_shown = several(item for item in then_items if item not in now_items) or "none of it"
         now_shown = several(item for item in now_items if item not in then_items) or "none of it"
-    return f"{label}: {then_shown} then, {now_shown} now"
+    return f"{label}: {then_shown} {names[0]}, {now_shown} {names[1]}"
 
 
 def _shown(subject: str, identity: Identity) -> str:

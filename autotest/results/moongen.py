@@ -13,7 +13,7 @@ from typing import Literal
 
 Direction = Literal["RX", "TX"]
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # No counter is longer; Python refuses to read thousands of digits at all.
 _COUNT = r"[0-9]{1,19}"
 _FLOAT = r"[-+]?(?:[0-9]{1,30}(?:\.[0-9]{1,30})?|nan|inf)"
@@ -169,7 +169,7 @@ def parse_moongen_output(output: str | bytes) -> MoonGenOutput:
     A line counts only as a whole, so a number that was cut off cannot pass for a smaller one. Each kind of line is found
     by one search through the whole text: of 20,000 files, a Python loop over their lines would be most of the time.
     """
-    text = _COLOUR.sub("", output if isinstance(output, str) else output.decode("utf-8", "replace"))
+    text = COLOUR.sub("", output if isinstance(output, str) else output.decode("utf-8", "replace"))
     counters = _counters(text)
     levels: dict[str, list[str]] = {"INFO": [], "WARN": [], "ERROR": [], "FATAL": []}
     for match in _LEVEL.finditer(text):

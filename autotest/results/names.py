@@ -120,10 +120,6 @@ class TrialName:
     def trial(self) -> str:
         return f"trial_{self.infix}_rep{self.repetition}.json"
 
-    @property
-    def acc_histogram(self) -> str:
-        return acc_histogram_file(self.infix)
-
     def __str__(self) -> str:
         return f"{self.infix}_rep{self.repetition}"
 

@@ -9,10 +9,11 @@ least eight ninths of its frames; with less sent, nothing can be told.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Final
 
-from autotest.results.moongen import Counter, MoonGenOutput
+from autotest.results.moongen import COLOUR, Counter, MoonGenOutput
 
 #: Mbit/s as printed, from which on a second without reception shows as one.
 TELLING_MBIT: Final = 5.0
@@ -20,6 +21,10 @@ TELLING_MBIT: Final = 5.0
 # at the end may have none.
 _LONGEST_SECOND = 1.05
 _UNSEEN_SECONDS = 2.0
+_CRC, _FRAMING = 4, 20  # bytes; the latter are preamble and gap
+_SECOND_SENT = re.compile(
+    r"TX: ([0-9]{1,6}\.[0-9]{1,6}) Mpps, ([0-9]{1,9}) Mbit/s \(([0-9]{1,9}) Mbit/s with framing\)$", re.MULTILINE
+)
 
 
 def dropouts(output: MoonGenOutput) -> tuple[int, ...] | None:
@@ -82,3 +87,39 @@ def shown_seconds(seconds: tuple[int, ...]) -> str:
 
 
 _MOST_SHOWN = 10
+
+
+def sending_rate(text: str, frame_bytes: float) -> tuple[float, float] | None:
+    """The least and the greatest rate in kpps at which the load of the last whole second can have been sent.
+
+    Of each of the three figures in its line only so many digits are printed; what fits all of them is closer than each. Where
+    several devices send, which a test does not do, it is that of the last.
+
+    Args:
+        text: lines that the load program wrote.
+        frame_bytes: size of the frames, on average, without CRC.
+    """
+    found = None
+    for found in _SECOND_SENT.finditer(COLOUR.sub("", text).replace("\r", "")):
+        pass
+    if found is None:
+        return None
+    mpps, mbit, wire_mbit = map(float, found.groups())
+    frame_bits, wire_bits = (frame_bytes + _CRC) * 8, (frame_bytes + _CRC + _FRAMING) * 8
+    each = [
+        ((mpps - 0.005) * 1e3, (mpps + 0.005) * 1e3),
+        ((mbit - 0.5) / frame_bits * 1e3, (mbit + 0.5) / frame_bits * 1e3),
+        ((wire_mbit - 0.5) / wire_bits * 1e3, (wire_mbit + 0.5) / wire_bits * 1e3),
+    ]
+    least, most = max(0.0, *(least for least, _ in each)), min(most for _, most in each)
+    return (least, most) if least <= most else (max(0.0, each[1][0]), each[1][1])  # of a mix, a second has another mean
+
+
+def shown_rate(rate: tuple[float, float]) -> str:
+    """A rate between these bounds in kpps for people, with no digit that says more than they do: ``20 kpps``, ``19-20 kpps``.
+
+    One number between them could be mistaken for another rate than the offered one, which is as possible.
+    """
+    decimals = 0 if rate[1] - rate[0] >= 0.5 or rate[0] >= 1000 else 1
+    least, most = (f"{bound:.{decimals}f}" for bound in rate)
+    return f"{least} kpps" if least == most else f"{least}-{most} kpps"

@@ -24,8 +24,10 @@ TRIAL_VERSION: Final = 3
 #: Versions that are read: 1 had neither ``identity`` nor ``machines``, and ``testbed`` was the configuration itself; 2 knew
 #: of one guest only.
 READABLE_VERSIONS: Final = (1, 2, TRIAL_VERSION)
-#: Kinds of files that a trial must have to be done.
+#: Kinds of files that a load latency trial must have to be done; one of another measurement kind needs its output only.
 DATA_KINDS: Final = (OUTPUT, HISTOGRAM)
+LOAD_LATENCY: Final = "load-latency"
+"""The measurement kind of the older tool's trials, and of ours: its files are parsed before a trial counts as done."""
 #: Those that it can have beside its JSON; one that is recorded must be there.
 FILE_KINDS: Final = (*DATA_KINDS, GUESTS)
 _CALLED: Final = {GUESTS: "file of the guests' histograms"}
@@ -62,7 +64,7 @@ class StoredTrial:
         """
         if self.trial is None:
             return "there is no record of it"
-        return self.reason or ("" if self.verdict.is_done else _unusable_content(self.files))
+        return self.reason or ("" if self.verdict.is_done else _unusable_content(self.files, self.trial))
 
 
 def acceptance() -> dict[str, str]:
@@ -80,7 +82,7 @@ def stored_trial(outputdir: Path, name: TrialName, record: bytes | None, files: 
     See :meth:`ResultStore.load`; its reasons do not name the JSON.
     """
     if record is None:
-        reason = _content_problem(files, Path(name.histogram))
+        reason = _content_problem(files, {}, name.histogram)
         return StoredTrial(name, Verdict.INCOMPLETE if reason else Verdict.VALID, None, files, reason)
     try:
         trial = json.loads(record)
@@ -107,7 +109,7 @@ def new_record(name: TrialName, contents: Mapping[str, bytes], trial: Mapping[st
         verdict = Verdict(trial.get("verdict", ""))
     except ValueError as error:
         raise ResultsError(f"{name}: {trial.get('verdict')!r} is not a verdict") from error
-    if verdict.is_done and (problem := _content_problem(contents, Path(name.histogram))):
+    if verdict.is_done and (problem := _content_problem(contents, trial, name.histogram)):
         raise ResultsError(f"{name}: cannot be {verdict}: {problem}")
     document = {
         "version": TRIAL_VERSION,
@@ -120,7 +122,7 @@ def new_record(name: TrialName, contents: Mapping[str, bytes], trial: Mapping[st
             for kind, content in contents.items()
         },
     }
-    if trial.get("accepted") and not verdict.is_done and _unusable_content(contents):
+    if trial.get("accepted") and not verdict.is_done and _unusable_content(contents, trial):
         document["accepted"] = None
     try:
         json_bytes(document)
@@ -129,16 +131,26 @@ def new_record(name: TrialName, contents: Mapping[str, bytes], trial: Mapping[st
     return document
 
 
-def _content_problem(contents: Mapping[str, bytes], histogram_path: Path) -> str:
+def _required(record: Mapping[str, Any]) -> tuple[str, ...]:
+    return DATA_KINDS if _is_load_latency(record) else (OUTPUT,)
+
+
+def _is_load_latency(record: Mapping[str, Any]) -> bool:
+    return record.get("measurement", LOAD_LATENCY) == LOAD_LATENCY
+
+
+def _content_problem(contents: Mapping[str, bytes], record: Mapping[str, Any], histogram: str) -> str:
     """Why these files do not make a measured trial; empty where they do."""
-    missing = [kind for kind in DATA_KINDS if not contents.get(kind)]
+    missing = [kind for kind in _required(record) if not contents.get(kind)]
     if missing:
         return f"no {' and no '.join(missing)}, or nothing in it"
-    return _unusable_content(contents, str(histogram_path))
+    return _unusable_content(contents, record, histogram)
 
 
-def _unusable_content(contents: Mapping[str, bytes], histogram: str = "the histogram") -> str:
+def _unusable_content(contents: Mapping[str, bytes], record: Mapping[str, Any], histogram: str = "the histogram") -> str:
     """Why no figures can be made of these files; empty where they can. There may be no latency samples."""
+    if not _is_load_latency(record):
+        return "" if contents.get(OUTPUT) else "the output is missing or empty"
     # Imported here: most of what is asked is answered without reading any file.
     from autotest.results.guest_latencies import parse_guest_latencies
     from autotest.results.histogram import parse_histogram
@@ -165,7 +177,7 @@ def _record_problem(trial: object, name: TrialName, contents: Mapping[str, bytes
         recorded = {kind: (entry["size"], entry["sha256"]) for kind, entry in trial["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return "verdict or files are not what they should be"
-    if verdict.is_done and (missing := [kind for kind in DATA_KINDS if kind not in recorded]):
+    if verdict.is_done and (missing := [kind for kind in _required(trial) if kind not in recorded]):
         return f"{verdict}, but without {' or '.join(missing)}"
     for kind, (size, checksum) in recorded.items():
         content = contents.get(kind)

@@ -33,6 +33,7 @@ from autotest.results.records import (
     placeholder,
     stored_trial,
 )
+from autotest.results.timing import Timing
 from autotest.results.verdicts import Verdict
 
 INVALID_DIRECTORY: Final = "invalid"
@@ -46,6 +47,7 @@ class _Known(NamedTuple):
     is_accepted: bool
     identity: str | None
     can_be_accepted: bool = False
+    timing: Timing = Timing()
 
     @classmethod
     def of(cls, stored: StoredTrial) -> _Known:
@@ -54,7 +56,7 @@ class _Known(NamedTuple):
         recorded = identity.get("hash") if isinstance(identity, dict) else None
         can_be_accepted = stored.verdict is not Verdict.VALID and not stored.unacceptable
         is_accepted = can_be_accepted and bool(record.get("accepted"))
-        return cls(stored.verdict, is_accepted, recorded if isinstance(recorded, str) else None, can_be_accepted)
+        return cls(stored.verdict, is_accepted, recorded if isinstance(recorded, str) else None, can_be_accepted, Timing.of(record))
 
     def counts(self, accept: Collection[Verdict]) -> bool:
         return self.verdict.is_done or self.is_accepted or (self.can_be_accepted and self.verdict in accept)
@@ -112,6 +114,18 @@ class ResultStore:
         Reads nothing for a trial of which :meth:`is_done` has said that it is done.
         """
         return (self._done.get(name) or _Known.of(self.load(name))).identity
+
+    def timing(self, name: TrialName) -> Timing:
+        """How long a trial took; reads nothing where :meth:`identity` would not."""
+        return (self._done.get(name) or _Known.of(self.load(name))).timing
+
+    def record(self, name: TrialName) -> dict[str, Any]:
+        """The JSON of a trial, whatever became of its other files; empty where there is none that can be read."""
+        try:
+            found = json.loads(whole.read_bytes(self.path(name, TRIAL)) or b"{}")
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def accept(self, name: TrialName, accept: Collection[Verdict]) -> bool:
         """Note in a trial's record that its verdict, one of those, is accepted, by whom and when.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,36 +15,51 @@ from autotest.config.testbed import Testbed
 from autotest.errors import ConfigError, Problem, ResultsError, UsageError
 from autotest.measurements.kind import MeasurementKind
 from autotest.plan.parameters import Case, Section
+from autotest.plan.shuffle import shuffled
 from autotest.plan.tree import Exclusion, Tree
 from autotest.preflight.preflight import Preflight, look
 from autotest.results.names import TrialName
 from autotest.results.records import acceptance
 from autotest.results.store import ResultStore
+from autotest.results.timing import Timing
 from autotest.results.verdicts import Verdict
 from autotest.run.name_lengths import too_long
-from autotest.run.recording import Recorder
-from autotest.run.runner import DEFAULT_RETRIES, Failure, Job, Outcome, Runner, Summary
+from autotest.run.observer import Observer, Observers
+from autotest.run.recording import Recorder, recorded
+from autotest.run.runner import (
+    DEFAULT_RETRIES,
+    End,
+    Failure,
+    Job,
+    Outcome,
+    Runner,
+    Summary,
+    TrialInvalid,
+)
 from autotest.servers.testbed import Servers
 
 log = logging.getLogger(__name__)
 
 
-class TrialInvalid(ResultsError):
-    """A trial was measured but counts for nothing; ``blames_set_up`` as :class:`autotest.measurements.kind.Trial` has it."""
+class _Outcomes(Observer):
+    """Keeps how the trials ended."""
 
-    def __init__(self, problem: str, blames_set_up: bool) -> None:
-        super().__init__(problem)
-        self.blames_set_up = blames_set_up
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self._outcomes = outcomes
+
+    def ends(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
 
 
 class Planned(NamedTuple):
-    """One trial of the plan."""
+    """One trial of the plan; it is ``shared`` where a section before, with the same output directory, has it too."""
 
     section: Section
     case: Case
     infix: str
     repetition: int
     done: bool
+    shared: bool = False
 
     @property
     def name(self) -> TrialName:
@@ -52,20 +68,41 @@ class Planned(NamedTuple):
 
 
 class Campaign:
-    """All sections that are to be measured, of one measurement kind; trials with a verdict of ``accept`` count as done."""
+    """All sections that are to be measured, of one measurement kind; trials with a verdict of ``accept`` count as done.
+
+    Of the sections ``left_out`` there is nothing to measure but what is said of why.
+    """
 
     def __init__(
-        self, kind: MeasurementKind, sections: Sequence[Section], accept: frozenset[Verdict] = frozenset()
+        self,
+        kind: MeasurementKind,
+        sections: Sequence[Section],
+        accept: frozenset[Verdict] = frozenset(),
+        left_out: Sequence[Section] = (),
     ) -> None:
         self.kind = kind
         self.sections = tuple(sections)
         self.accept = accept
+        self.left_out = tuple(left_out)
+        self.limit: int | None = None
+        """How many trials are to be measured at most; None: all."""
+        self.seed: int | None = None
+        """Of the order of chance in which the trials of each set-up are measured; None: that of the plan."""
         self.outcomes: list[Outcome] = []
         """How the trials ended that were measured so far; also what there is of a run that was interrupted."""
         self._stores: dict[Path, ResultStore] = {}
         self._rerun: set[tuple[Path, TrialName]] = set()
         self._blocked: dict[Case, str] = {}
         self._recorder = Recorder(kind)
+
+    def __repr__(self) -> str:
+        """For who works with it by hand: the output directories are read for it."""
+        found = Counter((id(planned.section), planned.done) for planned in self.planned())
+        lines = [f"<campaign of {self.kind.name}>"]
+        for section in self.sections:
+            done, to_do = found[id(section), True], found[id(section), False]
+            lines.append(f"[{section.name}] in {section.settings['outputdir']}: {done + to_do} trials, {done} done, {to_do} to do")
+        return "\n".join(lines)
 
     def store(self, section: Section) -> ResultStore:
         """Where the results of a section are; sections with one output directory share it."""
@@ -78,19 +115,57 @@ class Campaign:
         return Tree(self.kind.parameters, self.kind.rules, section)
 
     def trials(self) -> Iterator[Planned]:
-        """Every trial, lazily, in the order in which they are measured.
+        """Every trial once, lazily, in the order in which they are measured. Raises as :meth:`planned`."""
+        return (planned for planned in self.planned() if not planned.shared)
+
+    def planned(self) -> Iterator[Planned]:
+        """What each section plans, lazily: a trial that several share comes with each of them.
 
         Raises:
             ResultsError: the output directory cannot be read, or a newer autotest wrote into it.
         """
+        depth = self.set_up_depth
+        directories = Counter(self.store(section).outputdir for section in self.sections)
+        seen: set[tuple[Path, str, int]] = set()
         for section in self.sections:
-            store, tree = self.store(section), self.tree(section)
-            present = store.present()
-            for case in tree.cases():
-                infix = self.kind.infix(case)
-                for repetition in range(section.settings["repetitions"]):
-                    done = (infix, repetition) in present and self._is_done(store, TrialName(infix, repetition))
-                    yield Planned(section, tree.leaf(case, repetition), infix, repetition, done)
+            trials = self._trials_of(section)
+            if self.seed is not None:
+                trials = shuffled(trials, lambda one: one.case.values_[:depth], lambda one: str(one.name), self.seed)
+            directory = self.store(section).outputdir
+            if directories[directory] == 1:  # a million names need not be kept
+                yield from trials
+                continue
+            for planned in trials:
+                key = directory, planned.infix, planned.repetition
+                yield planned._replace(shared=key in seen)
+                seen.add(key)
+
+    def to_do(self) -> Iterator[Planned]:
+        """The trials that a run measures now, lazily: those that are not done, up to the limit. Raises as :meth:`trials`.
+
+        What the preflight found blocked is none of a limited run, which would come to its end with nothing else each time.
+        """
+        if self.limit is None:
+            return self.left()
+        depth = self.set_up_depth
+        return itertools.islice((one for one in self.left() if one.case.prefix(depth) not in self._blocked), self.limit)
+
+    def left(self) -> Iterator[Planned]:
+        """The trials that are not done, whatever the limit. Raises as :meth:`trials`."""
+        return (planned for planned in self.trials() if not planned.done)
+
+    def within_limit(self, to_do: int) -> int:
+        """How many of so many trials to do a run measures."""
+        return to_do if self.limit is None else min(to_do, self.limit)
+
+    def _trials_of(self, section: Section) -> Iterator[Planned]:
+        store, tree = self.store(section), self.tree(section)
+        present = store.present()
+        for case in tree.cases():
+            infix = self.kind.infix(case)
+            for repetition in range(section.settings["repetitions"]):
+                done = (infix, repetition) in present and self._is_done(store, TrialName(infix, repetition))
+                yield Planned(section, tree.leaf(case, repetition), infix, repetition, done)
 
     def _is_done(self, store: ResultStore, name: TrialName) -> bool:
         return store.is_done(name, self.accept) and (store.outputdir, name) not in self._rerun
@@ -100,7 +175,7 @@ class Campaign:
         self._rerun.update(trials)
 
     def exclusions(self) -> Iterator[tuple[Section, Exclusion]]:
-        for section in self.sections:
+        for section in (*self.sections, *self.left_out):
             for exclusion in self.tree(section).exclusions():
                 yield section, exclusion
 
@@ -119,14 +194,15 @@ class Campaign:
         names = [parameter.name for parameter in self.kind.parameters]
         return max(names.index(stage.parameter) for stage in self.kind.stages) + 1
 
-    def by_set_up(self, is_counted: Callable[[Planned], bool] = lambda planned: True) -> Counter[Case]:
-        """How many trials each set-up has, in the order of the plan; those without any that counts are left out."""
-        found: Counter[Case] = Counter()
+    def by_set_up(self, trials: Iterable[Planned]) -> Counter[Case]:
+        """How many of these trials each set-up has, in their order."""
         depth = self.set_up_depth
-        for planned in self.trials():
-            if is_counted(planned):
-                found[planned.case.prefix(depth)] += 1
-        return found
+        return Counter(planned.case.prefix(depth) for planned in trials)
+
+    @property
+    def timing(self) -> Timing:
+        """How long the trial took that was measured last; nothing of it is there before any was."""
+        return self._recorder.timing
 
     # -- checks before anything is touched -----------------------------------------------------------------
 
@@ -198,11 +274,12 @@ class Campaign:
 
     # -- the run -------------------------------------------------------------------------------------------
 
-    def run(self, servers: Servers, to_do: int, pause: float = 1.0) -> Summary:
+    def run(self, servers: Servers, to_do: int, pause: float = 1.0, observer: Observer = Observer()) -> Summary:
         """Measure what is not done; ``to_do`` is how many trials that are, ``pause`` is for :class:`Runner`."""
         self.clean()
-        runner = Runner(self._recorder.stages(), servers, self._describe, pause, self.outcomes.append)
-        return runner.run(self._jobs(servers), to_do)
+        observers = Observers([_Outcomes(self.outcomes), observer])
+        runner = Runner(self._recorder.stages(), servers, self._describe, pause, observers)
+        return runner.run(self._jobs(servers, observers), to_do)
 
     def record_accepted(self) -> None:
         """Note in the records of the trials that are there already that their verdict is accepted."""
@@ -219,27 +296,32 @@ class Campaign:
     def _describe(self, case: Case) -> str:
         return ", ".join(self.kind.labels(case))
 
-    def _jobs(self, servers: Servers) -> Iterator[Job]:
-        recorded: set[tuple[Path, Case]] = set()
-        depth = self.set_up_depth
-        for planned in self.trials():
-            if not planned.done:
-                set_up = planned.case.prefix(depth)
-                blocked = self._blocked.get(set_up, "")
-                place = self.store(planned.section).outputdir, set_up
-                if blocked and place not in recorded:
-                    recorded.add(place)
-                    self._record_failure(planned.section, Failure(f"preflight ({self._describe(set_up)})", blocked))
-                yield Job(
-                    planned.case,
-                    str(planned.name),
-                    partial(self._measure, servers, planned),
-                    partial(self._record_failure, planned.section),
-                    planned.section.settings.get("retries", DEFAULT_RETRIES),
-                    planned.infix,
-                    planned.section.name,
-                    blocked,
-                )
+    def _jobs(self, servers: Servers, observer: Observer) -> Iterator[Job]:
+        noted: set[tuple[Path, Case]] = set()
+        depth, tried, looked_at = self.set_up_depth, 0, len(self.outcomes)
+        for planned in self.left():
+            tried += sum(one.end is not End.NOT_TRIED for one in self.outcomes[looked_at:])
+            looked_at = len(self.outcomes)
+            if self.limit is not None and tried >= self.limit:
+                return
+            set_up = planned.case.prefix(depth)
+            blocked = self._blocked.get(set_up, "")
+            place = self.store(planned.section).outputdir, set_up
+            if blocked and place not in noted:
+                noted.add(place)
+                self._record_failure(planned.section, Failure(f"preflight ({self._describe(set_up)})", blocked))
+            if blocked and self.limit is not None:
+                continue
+            yield Job(
+                planned.case,
+                str(planned.name),
+                partial(self._measure, servers, planned, observer),
+                partial(self._record_failure, planned.section),
+                planned.section.settings.get("retries", DEFAULT_RETRIES),
+                planned.infix,
+                planned.section.name,
+                blocked,
+            )
 
     def _record_failure(self, section: Section, failure: Failure) -> None:
         try:
@@ -247,16 +329,18 @@ class Campaign:
         except ResultsError as error:  # a full disk may be the failure itself
             log.error("the failure is not recorded: %s", error)
 
-    def _measure(self, servers: Servers, planned: Planned) -> str:
+    def _measure(self, servers: Servers, planned: Planned, observer: Observer) -> str:
         store = self.store(planned.section)
         with store.naming_itself(), store.working_directory() as folder:
-            trial = self.kind.measure(servers, planned.case, planned.section, folder)
+            begin = time.monotonic()
+            trial = self.kind.measure(servers, planned.case, planned.section, folder, observer)
             record = {
                 "measurement": self.kind.name,
                 "parameters": self._recorded(planned.case),
                 "settings": {key: _plain(value) for key, value in planned.section.settings.items()},
+                **({} if self.seed is None else {"shuffle": self.seed}),
                 **trial.record,
-                **self._recorder.record(planned.section),
+                **self._recorder.record(planned.case, planned.section, time.monotonic() - begin),
                 "accepted": acceptance() if trial.record["verdict"] in self.accept else None,
             }
             place = store.outputdir, planned.name
@@ -267,12 +351,9 @@ class Campaign:
         return trial.line
 
     def _recorded(self, case: Case) -> dict[str, object]:
-        """The parameters for the record: plain values as they are, anything else as the user wrote it."""
-        return {
-            parameter.name: value if isinstance(value, int | str) else parameter.show(value)
-            for parameter in self.kind.parameters
-            if (value := case[parameter.name]) is not None
-        }
+        """The parameters for the record, without those that the case has not."""
+        found = {parameter.name: recorded(parameter, case[parameter.name]) for parameter in self.kind.parameters}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ _LAST_WORDS = b"\ninterrupted again: what is not undone yet stands in the journa
 _SAME_REQUEST = 0.5  # seconds: kernel, shell and service managers may each send a signal for one and the same reason
 
 _requested = False
-_requested_at = 0.0
+_requested_at = -math.inf
 
 
 class Interrupted(KeyboardInterrupt):
@@ -30,8 +31,8 @@ def handle_signals() -> None:
 
     The terminal is gone only once: SIGHUP never is the next.
     """
-    global _requested
-    _requested = False
+    global _requested, _requested_at
+    _requested, _requested_at = False, -math.inf
     for number in SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # it is ignored under nohup
             signal.signal(number, _interrupt)
@@ -43,6 +44,19 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def request() -> None:
+    """Take this process for asked to end, by whatever handled the signal; the next signal ends it at once."""
+    global _requested, _requested_at
+    handle_signals()
+    _requested, _requested_at = True, time.monotonic()
+
+
+def undone() -> None:
+    """All is undone: the next of these signals ends what still goes on, as the first one does."""
+    global _requested
+    _requested = False
+
+
 def requested() -> bool:
     """Whether the process was asked to end: nothing is waited for longer than it must be."""
     return _requested
@@ -51,9 +65,9 @@ def requested() -> bool:
 def _interrupt(number: int, frame: object) -> None:
     global _requested, _requested_at
     now = time.monotonic()
+    if now - _requested_at < _SAME_REQUEST or (_requested and number == signal.SIGHUP):
+        return
     if _requested:
-        if number == signal.SIGHUP or now - _requested_at < _SAME_REQUEST:
-            return
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _LAST_WORDS)
         os._exit(EXIT_INTERRUPTED)
     _requested, _requested_at = True, now

@@ -14,14 +14,21 @@ from autotest.results.names import MAX_INFIX_BYTES
 
 def too_long(kind: MeasurementKind, section: Section) -> list[Problem]:
     """The longest value of the test case with the longest names, where they would be too long; empty where all fit."""
-    cases = Tree(kind.parameters, kind.rules, _with_longest_names(kind, section)).cases()
-    case = max(cases, key=lambda case: len(kind.infix(case)), default=None)
-    if case is None or (excess := len(kind.infix(case)) - MAX_INFIX_BYTES) <= 0:
+    if _longest(kind, _with_longest_names(kind, replace(section, excludes=())))[1] <= MAX_INFIX_BYTES:
+        return []  # also where the user leaves some out
+    case, length = _longest(kind, section if section.excludes else _with_longest_names(kind, section))
+    if case is None or (excess := length - MAX_INFIX_BYTES) <= 0:
         return []
     key, shown = max(((parameter.key, _shown(parameter, case)) for parameter in kind.parameters), key=lambda item: len(item[1]))
     has = f"{quoted(shown)} has {len(shown)} characters, which makes result names too long"
     fit = f"at most {max(len(shown) - excess, 0)} fit beside the other parameters"
     return [Problem(section.file, section.name, key, f"{has}: {fit}")]
+
+
+def _longest(kind: MeasurementKind, section: Section) -> tuple[Case | None, int]:
+    """The test case with the longest names, and how long they are."""
+    cases = Tree(kind.parameters, kind.rules, section).cases()
+    return max(((case, len(kind.infix(case))) for case in cases), key=lambda found: found[1], default=(None, 0))
 
 
 def _with_longest_names(kind: MeasurementKind, section: Section) -> Section:

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotest.measurements.kind import MeasurementKind
-from autotest.plan.parameters import Case, Section
+from autotest.plan.parameters import Case, Parameter, Section
 from autotest.results.identity import Identity, Plain
+from autotest.results.timing import Timing
+from autotest.run.clock import Clock
 from autotest.run.stages import Stage
 from autotest.servers.inspection import Inspection
 from autotest.servers.testbed import Servers
@@ -24,9 +26,12 @@ class Recorder:
         self._kind = kind
         self._determines: Mapping[str, Plain] = {}
         self._record: dict[str, Any] = {}
+        self._clock = Clock()
+        self.timing = Timing()
+        """That of the last record."""
 
     def stages(self) -> tuple[Stage[Servers], ...]:
-        """The stages of the measurement kind; the last one is complete when the machines were looked at."""
+        """The stages of the measurement kind, timed; the last one is complete when the machines were looked at."""
         *others, last = self._kind.stages
 
         @contextmanager
@@ -35,7 +40,7 @@ class Recorder:
                 self._look(servers, case)
                 yield
 
-        return (*others, dataclasses.replace(last, enter=enter))
+        return tuple(map(self._clock.timed, (*others, dataclasses.replace(last, enter=enter))))
 
     def _look(self, servers: Servers, case: Case) -> None:
         inspection = Inspection(servers)
@@ -46,9 +51,16 @@ class Recorder:
             "versions": {**inspection.versions(), **self._kind.found(inspection, case)},
         }
 
-    def record(self, section: Section) -> dict[str, Any]:
-        """What a trial of that section on the set-up that is complete now has in its record."""
-        return {"identity": identity(self._kind, self._determines, section).record(), **self._record}
+    def record(self, case: Case, section: Section, seconds: float) -> dict[str, Any]:
+        """What a trial of that case on the set-up that is complete now, which took so long, has in its record."""
+        self.timing = self._clock.take(seconds, self._kind.seconds(case, section))
+        found = identity(self._kind, self._determines, section)
+        return {"timing": self.timing.record(), "identity": found.record(), **self._record}
+
+
+def recorded(parameter: Parameter, value: Any) -> Plain:
+    """A value of a parameter as records have it: a plain one as it is, anything else as the user wrote it."""
+    return value if value is None or isinstance(value, int | str) else parameter.show(value)
 
 
 def identity(kind: MeasurementKind, determines: Mapping[str, Plain], section: Section) -> Identity:

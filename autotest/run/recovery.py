@@ -28,15 +28,19 @@ _WAY = ("fqdn", "ssh_config", "ssh_as_root", "netns", "tmux_socket")
 _SERVERS = ("host", "guest", "loadgen")
 
 
+def state_folder() -> Path:
+    """Where autotest keeps what this user's later processes are to find; it outlives a boot of this machine."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()) / "autotest"
+
+
 def journal_folder(testbed: Testbed) -> Path:
-    """Where this user's journals of a testbed are; they outlive a boot of this machine."""
-    base = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    """Where this user's journals of a testbed are."""
     host = testbed.host
     names = [host.fqdn, host.netns, host.tmux_socket]
     if is_own_name(host.fqdn) or is_own_name(testbed.loadgen.fqdn):  # homes may be shared by several machines
         names.append(this_process()["machine"])
     key = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
-    return Path(base) / "autotest" / "journals" / key
+    return state_folder() / "journals" / key
 
 
 @contextmanager

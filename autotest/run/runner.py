@@ -7,11 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
 
-from autotest.errors import AutotestError
+from autotest.errors import AutotestError, ResultsError
 from autotest.plan.parameters import Case
 from autotest.run.journal import UndoFailed
+from autotest.run.observer import Observer
 from autotest.run.stages import EnteredStages, Stage, StageFailed
 
 log = logging.getLogger(__name__)
@@ -58,14 +60,49 @@ class Job:
     blocked: str = ""
 
 
+class End(Enum):
+    """How a job ended. Invalid is what was measured but counts for nothing; not tried is what is known to be in vain."""
+
+    DONE = "done"
+    FAILED = "failed"
+    INVALID = "invalid"
+    NOT_TRIED = "not tried"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: in how many seconds, all tries together, and what went wrong, which is empty where it is done."""
+    """How a job ended.
+
+    Attributes:
+        name, group, case: the job's.
+        seconds: how long it took, all tries together.
+        problem: what went wrong; empty where it is done.
+        figures: in a few words, where it is done.
+    """
 
     name: str
     group: str
     seconds: float
     problem: str = ""
+    end: End = End.DONE
+    figures: str = ""
+    case: Case = Case((), ())
+
+
+class TrialInvalid(ResultsError):
+    """A trial was measured but counts for nothing; ``blames_set_up`` as :class:`autotest.measurements.kind.Trial` has it."""
+
+    def __init__(self, problem: str, blames_set_up: bool) -> None:
+        super().__init__(problem)
+        self.blames_set_up = blames_set_up
+
+
+class _Ended(NamedTuple):
+    """How a job ended, and why or with what figures."""
+
+    end: End
+    problem: str = ""
+    figures: str = ""
 
 
 @dataclass
@@ -97,7 +134,7 @@ class Runner(Generic[Context]):
         context: what the stages work on.
         describe: a case, or the beginning of one, for the user.
         pause: seconds before what failed is tried again, and as many more each further time.
-        ended: told of each job that was done, or failed for good.
+        observer: told of all that the run does.
     """
 
     def __init__(
@@ -106,69 +143,81 @@ class Runner(Generic[Context]):
         context: Context,
         describe: Callable[[Case], str] = str,
         pause: float = 1.0,
-        ended: Callable[[Outcome], None] = lambda outcome: None,
+        observer: Observer = Observer(),
     ) -> None:
         self._describe = describe
         self._pause = pause
-        self._ended = ended
+        self._observer = observer
         self._summary = Summary()
         self._stages = len(stages)
-        self._entered = EnteredStages(stages, context, self._teardown_failed)
+        self._entered = EnteredStages(stages, context, self._teardown_failed, observer)
         self._given_up: dict[tuple[int, Case], int] = {}  # stage and prefix -> index into failures
         self._blocked: dict[str, int] = {}  # reason -> index into failures
         self._streak: _Streak | None = None
 
     def run(self, jobs: Iterable[Job], total: int) -> Summary:
         """Do all jobs; ``total`` is how many there are. However it ends, all stages are left."""
+        problem = ""
         try:
-            for number, job in enumerate(jobs, 1):
-                start = time.monotonic()
-                problem = self._do(job, f"{number}/{total}")
-                self._ended(Outcome(job.name, job.group, time.monotonic() - start, problem))
+            self._observer.begins(total)
+            try:
+                for number, job in enumerate(jobs, 1):
+                    start = time.monotonic()
+                    ended = self._do(job, number)
+                    seconds = time.monotonic() - start
+                    self._observer.ends(Outcome(job.name, job.group, seconds, ended.problem, ended.end, ended.figures, job.case))
+            finally:
+                self._entered.leave()
+        except BaseException as error:
+            problem = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            raise
         finally:
-            self._entered.leave()
+            self._observer.ended(self._summary, problem)
         return self._summary
 
-    def _do(self, job: Job, position: str) -> str:
-        """Do a job; returns why it failed for good, empty where it is done."""
+    def _do(self, job: Job, number: int) -> _Ended:
+        """Do the job of that number."""
         if job.blocked:
-            return self._not_tried(job.blocked)
+            return _Ended(End.NOT_TRIED, self._not_tried(job.blocked))
         if (given_up := self._given_up_for(job.case)) is not None:
-            return self._one_more(given_up)
-        reason = ""
+            return _Ended(End.NOT_TRIED, self._one_more(given_up))
+        reason, end = "", End.FAILED
         for attempt in range(job.retries + 1):
             if attempt:
                 time.sleep(self._pause * attempt)  # what failed may need a moment
-            start = time.monotonic()
+            self._observer.tries(job, number, attempt)
+            attempts = f"attempt {attempt + 1} of {job.retries + 1}: " if job.retries else ""
+            end = End.FAILED
             try:
                 self._entered.move_to(job.case)
+                self._observer.measures(job)
                 figures = job.measure()
             except StageFailed as failure:
                 self._expected(failure.reason)
                 anew = 0 < attempt < job.retries
                 reason = self._leave_what_broke(failure.reason, keep=0 if anew else len(self._entered))
-                log.warning("%s %s: %s cannot be set up: %s", position, job.name, failure.stage, reason)
+                log.warning("%s: %s%s cannot be set up: %s", job.name, attempts, failure.stage, reason)
                 if attempt == job.retries:
                     what = f"{failure.stage} ({self._describe(failure.prefix)})"
                     self._give_up(job, failure.index, failure.prefix, Failure(what, reason))
             except Exception as error:
                 self._expected(error)
                 reason = self._leave_what_broke(error, keep=0 if attempt else max(0, len(self._entered) - 1))
-                log.warning("%s %s: %s", position, job.name, reason)
+                end = End.INVALID if isinstance(error, TrialInvalid) else End.FAILED
+                log.warning("%s: %s%s", job.name, attempts, reason)
                 if attempt == job.retries:
                     self._failed(job, reason, getattr(error, "blames_set_up", True))
             else:
                 self._summary.done += 1
                 self._streak = None
-                log.info("%s %s: %s (%.1f s)", position, job.name, figures, time.monotonic() - start)
-                return ""
-        return reason
+                return _Ended(End.DONE, "", figures)
+        return _Ended(end, reason)
 
     def _not_tried(self, reason: str) -> str:
         """Count a job that is blocked: all for one reason are one failure."""
         if reason not in self._blocked:
             self._blocked[reason] = len(self._summary.failures)
-            self._summary.failures.append(Failure(BLOCKED, reason, 0))
+            self._fails(Failure(BLOCKED, reason, 0))
         return self._one_more(self._blocked[reason])
 
     def _one_more(self, index: int) -> str:
@@ -199,7 +248,7 @@ class Runner(Generic[Context]):
         A failure that the load may have caused says nothing about the other loads.
         """
         failure = Failure(job.name, reason)
-        self._summary.failures.append(failure)
+        self._fails(failure)
         job.record(failure)
         if not self._stages or not blames_set_up:
             return
@@ -211,7 +260,9 @@ class Runner(Generic[Context]):
         self._streak.test_cases.add(job.test_case or job.name)
         if len(self._streak.test_cases) == SAME_FAILURES:
             why = f"not tried: {SAME_FAILURES} test cases before failed the same way: {reason}"
-            self._give_up(job, last, set_up, Failure(f"all others with {self._describe(set_up)}", why, 0))
+            others = f"all others with {self._describe(set_up)}"
+            log.warning("%s: %s", others, why.partition("\n")[0])
+            self._give_up(job, last, set_up, Failure(others, why, 0))
 
     def _given_up_for(self, case: Case) -> int | None:
         """The failure because of which nothing on the set-up of that case is tried any more, by its index."""
@@ -223,8 +274,12 @@ class Runner(Generic[Context]):
     def _give_up(self, job: Job, index: int, prefix: Case, failure: Failure) -> None:
         """Nothing below that prefix is tried any more."""
         self._given_up[index, prefix] = len(self._summary.failures)
-        self._summary.failures.append(failure)
+        self._fails(failure)
         job.record(failure)
+
+    def _fails(self, failure: Failure) -> None:
+        self._summary.failures.append(failure)
+        self._observer.fails(failure)
 
     @staticmethod
     def _expected(error: Exception) -> None:
@@ -236,4 +291,4 @@ class Runner(Generic[Context]):
         self._expected(error)
         log.error("%s cannot be undone: %s", stage, error)
         if not isinstance(error, UndoFailed):  # what the journal knows is tried again, and told of at the end
-            self._summary.failures.append(Failure(f"undoing {stage}", str(error), 0))
+            self._fails(Failure(f"undoing {stage}", str(error), 0))

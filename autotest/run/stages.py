@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
+from autotest.run.observer import Observer
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +60,16 @@ class EnteredStages(Generic[Context]):
     """
 
     def __init__(
-        self, stages: Sequence[Stage[Context]], context: Context, on_error: Callable[[str, Exception], None]
+        self,
+        stages: Sequence[Stage[Context]],
+        context: Context,
+        on_error: Callable[[str, Exception], None],
+        observer: Observer = Observer(),
     ) -> None:
         self._stages = tuple(stages)
         self._context = context
         self._on_error = on_error
+        self._observer = observer
         self._entered: list[_Entered] = []
 
     def prefix(self, index: int, case: Case) -> Case:
@@ -85,10 +91,13 @@ class EnteredStages(Generic[Context]):
                 self.leave(keep=common)
         for index in range(len(self._entered), len(self._stages)):
             prefix = self.prefix(index, case)
+            stage = self._stages[index]
+            self._observer.enters(stage.name, prefix)
             with self._failing(index, prefix):
-                manager = self._stages[index].enter(self._context, prefix)
+                manager = stage.enter(self._context, prefix)
                 manager.__enter__()
             self._entered.append(_Entered(prefix, manager))
+            self._observer.entered(stage.name, prefix)
 
     def _is_as_wanted(self, index: int, case: Case) -> bool:
         entered = self._entered[index]
@@ -104,15 +113,19 @@ class EnteredStages(Generic[Context]):
                     assert entered.broken
                     if stage.mend is None:
                         return False
+                    self._observer.enters(stage.name, prefix)
                     stage.mend(self._context, prefix)
                 elif entered.broken or not is_akin or stage.change is None:
                     return False
-                elif not stage.change(self._context, entered.prefix, prefix):
-                    return False
+                else:
+                    self._observer.enters(stage.name, prefix)
+                    if not stage.change(self._context, entered.prefix, prefix):
+                        return False
         except BaseException:
             self.leave(keep=index)
             raise
         self._entered[index] = _Entered(prefix, entered.manager)
+        self._observer.entered(stage.name, prefix)
         return True
 
     @contextmanager
@@ -153,6 +166,7 @@ class EnteredStages(Generic[Context]):
         while len(self._entered) > keep:
             manager = self._entered.pop().manager
             name = self._stages[len(self._entered)].name
+            self._observer.leaves(name)
             try:
                 try:
                     manager.__exit__(None, None, None)

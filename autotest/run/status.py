@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from autotest.plan.parameters import Section
 from autotest.results.failures import (
@@ -26,12 +24,7 @@ from autotest.results.names import TRIAL, TrialName
 from autotest.results.store import ResultStore
 from autotest.results.verdicts import Verdict
 from autotest.run.campaign import Campaign, Planned
-
-#: What is added to a trial and to a set-up as long as nothing was measured, in seconds.
-TRIAL_SECONDS: Final = 5.0
-SET_UP_SECONDS: Final = 30.0
-#: A trial that came so many seconds later than it could have was not waited for: nothing ran in between.
-PAUSE_SECONDS: Final = 900.0
+from autotest.run.estimate import Estimate, estimate
 
 
 @dataclass
@@ -45,7 +38,6 @@ class SetUpStatus:
         invalid: verdicts of the trials that are there but are to be measured again.
         failed: trials to do that failed for good.
         held_back: other trials to do on a set-up that failed for good.
-        least_seconds: how long the trials to do take, without what is between them.
         last: when the last trial that is there was started.
     """
 
@@ -57,7 +49,6 @@ class SetUpStatus:
     held_back: int = 0
     findings: Counter[Verdict] = field(default_factory=Counter)
     invalid: Counter[Verdict] = field(default_factory=Counter)
-    least_seconds: float = 0.0
     last: datetime | None = None
 
 
@@ -84,41 +75,17 @@ class OpenFailure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Remaining:
-    """How long the rest takes.
-
-    Attributes:
-        seconds: all of it.
-        per_trial, per_set_up: seconds that a trial, and the set-up before the first of several, take beyond the load,
-            warm-up and rest that were asked for.
-        assumed: of these, by what they are for, those that were not measured yet.
-    """
-
-    seconds: float
-    per_trial: float
-    per_set_up: float
-    assumed: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Status:
     """The state of a campaign; ``failures`` are in the order in which they were noted."""
 
     sections: tuple[SectionStatus, ...]
     failures: tuple[OpenFailure, ...]
-    remaining: Remaining
+    remaining: Estimate
 
     @cached_property
     def total(self) -> SetUpStatus:
         """All set-ups together."""
         return _sum(row for section in self.sections for row in section.set_ups)
-
-
-class _Timed(NamedTuple):
-    started: datetime
-    ended: datetime
-    least_seconds: float
-    set_up: int
 
 
 def _sum(rows: Iterable[SetUpStatus]) -> SetUpStatus:
@@ -130,7 +97,6 @@ def _sum(rows: Iterable[SetUpStatus]) -> SetUpStatus:
         total.accepted += row.accepted
         total.failed += row.failed
         total.held_back += row.held_back
-        total.least_seconds += row.least_seconds
         total.findings += row.findings
         total.invalid += row.invalid
     return total
@@ -143,10 +109,10 @@ def read_status(campaign: Campaign) -> Status:
         ResultsError: an output directory cannot be read, or a newer autotest wrote into it.
     """
     walk = _Walk(campaign)
-    for planned in campaign.trials():
+    for planned in campaign.planned():
         walk.add(planned)
     failures = tuple(walk.open_failures())
-    return Status(tuple(walk.sections.values()), failures, walk.remaining())
+    return Status(tuple(walk.sections.values()), failures, estimate(campaign))
 
 
 class _Walk:
@@ -158,9 +124,6 @@ class _Walk:
         self.sections = {
             id(section): SectionStatus(section, Path(section.settings["outputdir"])) for section in campaign.sections
         }
-        directories = Counter(section.directory for section in self.sections.values())
-        self._several = {directory for directory, sections in directories.items() if sections > 1}
-        self._seen: set[tuple[Path, str, int]] = set()
         self._present = {
             section.directory: campaign.store(section.section).present() for section in self.sections.values()
         }
@@ -172,30 +135,25 @@ class _Walk:
             if (trial := failure.trial)
         }
         self._rows: dict[Path, list[SetUpStatus]] = {directory: [] for directory in self._present}
-        self._timed: dict[Path, list[_Timed]] = {directory: [] for directory in self._present}
         self._last: tuple[object, ...] = ()
 
     def add(self, planned: Planned) -> None:
         section = self.sections[id(planned.section)]
         directory = section.directory
+        if planned.shared:
+            section.shared += 1
+            return
         key = (directory, planned.infix, planned.repetition)
-        if directory in self._several:
-            if key in self._seen:
-                section.shared += 1
-                return
-            self._seen.add(key)
         row = self._row(section, planned)
-        least = self._campaign.kind.seconds(planned.case, planned.section)
         if planned.done:
             row.done += 1
         else:
             row.to_do += 1
-            row.least_seconds += least
             if key in self._failed_trials:
                 self._failed_trials[key] += 1
                 row.failed += 1
         if key[1:] in self._present[directory]:
-            self._look_at(planned, section, row, least)
+            self._look_at(planned, row)
 
     def _row(self, section: SectionStatus, planned: Planned) -> SetUpStatus:
         """That of the trial's set-up: neighbours share it."""
@@ -207,7 +165,7 @@ class _Walk:
             self._last = set_up
         return section.set_ups[-1]
 
-    def _look_at(self, planned: Planned, section: SectionStatus, row: SetUpStatus, least: float) -> None:
+    def _look_at(self, planned: Planned, row: SetUpStatus) -> None:
         """A trial of which there are files."""
         store = self._campaign.store(planned.section)
         if planned.done:
@@ -220,10 +178,8 @@ class _Walk:
             stored = store.load(planned.name)
             record = stored.trial or {}
             row.invalid[stored.verdict] += 1
-        started, ended = parse_time(record.get("started")), parse_time(record.get("ended"))
-        if started and ended:
+        if started := parse_time(record.get("started")):
             row.last = max(row.last or started, started)
-            self._timed[section.directory].append(_Timed(started, ended, least, id(row)))
 
     # -- what follows from it ------------------------------------------------------------------------------
 
@@ -240,19 +196,6 @@ class _Walk:
                 if trials:
                     yield OpenFailure(failure, trials)
 
-    def remaining(self) -> Remaining:
-        """Made of medians, so that a trial that took several attempts does not count much."""
-        rows = [row for rows in self._rows.values() for row in rows if row.to_do]
-        gaps = [gap for timed in self._timed.values() for gap in _gaps(timed)]
-        within = [seconds for seconds, is_new in gaps if not is_new]
-        across = [seconds for seconds, is_new in gaps if is_new]
-        assumed = {} if within else {"trial": TRIAL_SECONDS}
-        assumed |= {} if across else {"set-up": SET_UP_SECONDS}
-        per_trial = median(within) if within else TRIAL_SECONDS
-        per_set_up = max(0.0, median(across) - per_trial) if across else SET_UP_SECONDS
-        seconds = sum(row.least_seconds + row.to_do * per_trial for row in rows) + len(rows) * per_set_up
-        return Remaining(seconds, per_trial, per_set_up, assumed)
-
 
 def _record(store: ResultStore, name: TrialName) -> dict[str, Any]:
     """The JSON of a trial that is known to be done; empty for the older tool."""
@@ -263,11 +206,3 @@ def _record(store: ResultStore, name: TrialName) -> dict[str, Any]:
 def _hold_back(row: SetUpStatus) -> int:
     row.held_back = row.to_do - row.failed
     return row.held_back
-
-
-def _gaps(timed: list[_Timed]) -> Iterator[tuple[float, bool]]:
-    """Seconds from the end of one trial to that of the next, beyond what was asked for, and whether the set-up is new."""
-    for before, trial in pairwise(sorted(timed)):
-        seconds = (trial.ended - before.ended).total_seconds() - trial.least_seconds
-        if 0 <= seconds <= PAUSE_SECONDS:
-            yield seconds, trial.set_up != before.set_up

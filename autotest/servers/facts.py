@@ -20,9 +20,11 @@ _CPUFREQ, _CPU = "/sys/devices/system/cpu/cpufreq", "/sys/devices/system/cpu"
 # What it prints: for each thing a line with its name behind the mark, then what is known of it. The shell itself reads what are
 # files: a guest without KVM takes 50 ms to start a program.
 _MARK = "==> "
-_SCRIPT = f"""
+SHOW = f"""
 show() {{ printf '{_MARK}%s\\n' "$1"; shift; "$@" 2>/dev/null; echo; }}
 lines() {{ for file; do while read -r line || [ "$line" ]; do printf '%s\\n' "$line"; done <"$file"; done; }}
+"""
+_SCRIPT = f"""{SHOW}
 block() {{ while read -r line && [ "$line" ]; do printf '%s\\n' "$line"; done <"$1"; }}
 first() {{ read -r line <"$1"; printf '%s\\n' "$line"; }}
 show hostname lines /proc/sys/kernel/hostname
@@ -131,7 +133,7 @@ def read_facts(server: Server) -> MachineFacts:
 
 def understand_facts(text: str, interface: str | None = None) -> MachineFacts:
     """The facts from what the script printed on a machine whose test interface has that name."""
-    shown = _sections(text)
+    shown = sections(text)
     cpuinfo, meminfo = _pairs(shown.get("cpuinfo", "")), _pairs(shown.get("meminfo", ""))
     chosen = _THP_CHOSEN.search(shown.get("thp", ""))
     return MachineFacts(
@@ -171,8 +173,8 @@ def _nic(shown: Mapping[str, str], interface: str | None) -> Nic:
     )
 
 
-def _sections(text: str) -> dict[str, str]:
-    """What was shown, by name, without what is empty."""
+def sections(text: str) -> dict[str, str]:
+    """What a script that begins with :data:`SHOW` showed, by name, without what is empty."""
     found: dict[str, list[str]] = {}
     name = None
     for line in text.split("\n"):

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 import autotest
 from autotest.config.testbed import GuestConfig, HostConfig
 from autotest.qemu import accelerator
+from autotest.resources import PROJECT_DIRECTORY
 from autotest.results.identity import Plain, several
 from autotest.servers.checksums import file_checksum, file_inode, generator_checksum
 from autotest.servers.facts import MachineFacts, read_facts
 from autotest.servers.guest import GuestSettings
 from autotest.servers.placement import configured, roles
 from autotest.servers.server import Server
-from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
+from autotest.servers.testbed import Servers
 
 T = TypeVar("T")
 

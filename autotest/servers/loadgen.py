@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autotest.servers.server import Server
-from autotest.traffic.moongen import MoonGen, ProgramEnd
+from autotest.traffic.moongen import Hear, MoonGen, ProgramEnd, unheard
 
 _DPDK_START = 40.0  # seconds
 
@@ -23,6 +23,7 @@ class LoadGen(Server):
         seconds: float,
         timeout: float,
         give: Mapping[str, str] | None = None,
+        hear: Hear = unheard,
     ) -> ProgramEnd:
         """Run a MoonGen program to its end; see :meth:`autotest.traffic.moongen.MoonGen.run`.
 
@@ -30,4 +31,4 @@ class LoadGen(Server):
         """
         if self.config.test_iface_dpdk_driv:
             timeout += _DPDK_START
-        return MoonGen(self).run(program, arguments, give=give or {}, fetch=fetch, seconds=seconds, timeout=timeout)
+        return MoonGen(self).run(program, arguments, give=give, fetch=fetch, seconds=seconds, timeout=timeout, hear=hear)

@@ -25,7 +25,6 @@ from autotest.servers.threads import (
     Placed,
     Setting,
     Thread,
-    available_cpus,
     cpu_ranges,
     moved,
     of_process,
@@ -75,24 +74,6 @@ def missing_cpus(config: HostConfig, available: Iterable[int], roles: Iterable[s
     there = set(available)
     missing = {f"cpus_{role}": tuple(cpu for cpu in _wanted(config, role)[0] if cpu not in there) for role in roles}
     return {key: cpus for key, cpus in missing.items() if cpus}
-
-
-def require_cpus(server: Server, config: HostConfig, roles: Iterable[str] = ROLES) -> None:
-    """To be asked before a guest boots. One command there, and none where no CPUs are configured.
-
-    Raises:
-        TestbedError: a CPU is configured that is not there; with its key, and the CPUs that are.
-    """
-    needed = [role for role in roles if _wanted(config, role)[0]]
-    if not needed:
-        return
-    available = available_cpus(server)
-    problems = [
-        f"{server.name}: [host] {key} names CPU {cpu_ranges(cpus)}; those that can be used are {cpu_ranges(available)}"
-        for key, cpus in missing_cpus(config, available, needed).items()
-    ]
-    if problems:
-        raise TestbedError("\n".join(problems))
 
 
 def rt_warning(server: Server, config: HostConfig, roles: Iterable[str] = ROLES) -> str | None:

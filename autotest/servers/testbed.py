@@ -11,14 +11,13 @@ from autotest.config.guests import number_of
 from autotest.config.testbed import Testbed
 from autotest.errors import TestbedError
 from autotest.remote.transport import Transport
+from autotest.resources import PROJECT_DIRECTORY
 from autotest.run.journal import Change, Journal, Undo
 from autotest.servers.guest import Guest
 from autotest.servers.host import Host
 from autotest.servers.loadgen import LoadGen
 from autotest.servers.server import Server
 from autotest.servers.undoing import undo
-
-PROJECT_DIRECTORY = Path(__file__).resolve().parents[2]
 
 
 def moonprogs_folder(testbed: Testbed) -> Path:

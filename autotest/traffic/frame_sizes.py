@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autotest.config import values
+from autotest.config.quantities import Quantity
 from autotest.results.names import IMIX
 
 MIN_FRAME_SIZE: Final = 60  # Ethernet's minimum
@@ -42,7 +43,9 @@ _MOST_BYTES: Final = 1 << 20  # of a file: 1,455 sizes with their counts take mu
 _HASH_DIGITS: Final = 8
 _TITLE = re.compile(r"""["']?[^\W\d_].*""")
 
-_size = values.integer(MIN_FRAME_SIZE, MAX_FRAME_SIZE, "bytes without CRC")
+SIZE: Final = Quantity(MIN_FRAME_SIZE, MAX_FRAME_SIZE, "bytes without CRC")
+
+_size = SIZE.parse
 _weight = values.integer(1, 10**9)
 _count = values.integer(0, 10**18)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from autotest.config.guests import mac_plus
 from autotest.servers.loadgen import LoadGen
 from autotest.traffic.frame_sizes import FrameSizes
-from autotest.traffic.moongen import ProgramEnd
+from autotest.traffic.moongen import Hear, ProgramEnd, unheard
 
 PROGRAM = "l2-load-latency.lua"
 _START_AND_DRAIN = 20.0  # seconds beyond the runtime after which a generator counts as hanging
@@ -50,12 +50,21 @@ class Load:
             found += ["--weights", ":".join(map(str, self.weights))]
         return [*found, *(("--threads", str(self.threads)) if self.threads > 1 else ())]
 
-    def run(self, loadgen: LoadGen, rate: int, seconds: float, fetch: Mapping[str, Path]) -> ProgramEnd:
+    @property
+    def frame_bytes(self) -> float:
+        """How large the frames are on average, over all addresses with their shares, without CRC."""
+        means = [self.sizes.mean(number) for number in range(1, len(self.weights) + 1)]
+        return sum(mean * weight for mean, weight in zip(means, self.weights, strict=True)) / sum(self.weights)
+
+    def run(
+        self, loadgen: LoadGen, rate: int, seconds: float, fetch: Mapping[str, Path], hear: Hear = unheard
+    ) -> ProgramEnd:
         """Send it, and wait until all that comes back is back.
 
         Args:
             rate: in kpps, over all addresses.
             fetch: where the files go: ``histogram``, and ``guests`` where it is shared.
+            hear: told once a second of what the load program has written.
 
         Raises:
             TrafficError: as for :meth:`autotest.traffic.moongen.MoonGen.run`.
@@ -68,6 +77,7 @@ class Load:
             fetch=fetch,
             seconds=seconds,
             timeout=seconds + _START_AND_DRAIN,
+            hear=hear,
         )
 
 

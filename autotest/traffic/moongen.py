@@ -6,7 +6,7 @@ import os
 import posixpath
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,13 @@ from autotest.traffic.dpdk import DpdkNic
 KEYS = ("test_iface", "moongen_dir", "moonprogs_dir", "test_iface_mac")
 BINARIES = ("build/MoonGen", "bin/MoonGen")  # a source build, and all others
 _COUNTERS_COPIED = 1.2  # seconds
+
+Hear = Callable[[str], None]
+"""Told of what a program writes."""
+
+
+def unheard(text: str) -> None:
+    """For who does not want to know."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ class MoonGen:
         seconds: float,
         timeout: float,
         give: Mapping[str, str] | None = None,
+        hear: Hear = unheard,
     ) -> ProgramEnd:
         """Run a program to its end.
 
@@ -111,6 +119,8 @@ class MoonGen:
             seconds: how long it is expected to run; in this time its end is looked for only once a second.
             timeout: seconds after which it counts as hanging.
             give: such names, and the text of the files that the program reads.
+            hear: told once a second of the whole lines that it has written. They are fetched whether somebody wants them or
+                not, so that what is measured is the same.
 
         Raises:
             TrafficError: it hangs, or works with another NIC than the configured one; with the tail of its output.
@@ -132,7 +142,7 @@ class MoonGen:
             before = self._frames()
             session.start(command, sudo=True)
             try:
-                code = session.wait(timeout, quiet=seconds)
+                code = session.wait(timeout, quiet=seconds, hear=hear)
             except WaitTimeout as error:
                 raise TrafficError(f"{error}:\n{session.tail()}") from None
             except SessionError as error:

@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotest.config import lines
-from autotest.config.testbed import GuestConfig, HostConfig, LabConfig, Testbed, load_testbed
+from autotest.config.testbed import (
+    GuestConfig,
+    HostConfig,
+    LabConfig,
+    Testbed,
+    load_testbed,
+)
 from autotest.config.tests import load_sections
 from autotest.errors import ConfigError
 from autotest.measurements.load_latency import KIND
@@ -51,6 +57,11 @@ HOSTILE = [
     "9" * 20, "1" * 5000, "-" + "9" * 4400, "0.1" + "0" * 400, "yes", "no", "ON", "true", "None", "null",
     # lists
     "", ",", ", ,", "a,,b", "1,1", "1, 2,\n 3", "host", "pcvm", "microvm, host", "bridge, macvtap", "xdp", "q:, q:/x",
+    # units and ranges
+    "1.5M", "1.5k", "20k", "1500kpps", "1m", "1.5 M", "2G", "1g", "512MiB", "90s", "1h", "0.5m", "1d", "5x", "M", "1Mx", "1M M",
+    "1-4", "10-150/10", "10-155/10", "10-160*2", "150-10/10", "1-200000", "1-99999999999999999999", "1-2/0", "1-2*1", "1-8*2",
+    "1-2*0", "0.5M-2M/0.5M", "1M-2M", "1-2M/1", "60-1514/727", "256-1024*2", "1-", "1--2", "1-2-3", "1-2/", "1-2*", "1/2", "1*2",
+    "1-9999, " * 500, "10-22.5*1.5", "1-2*1." + "0" * 300 + "1", "60-64 | imix", "60:1-2", "default, 1-4", "٣-٤",
     # addresses
     "52:54:00:fa:00:60", "53:54:00:fa:00:60", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "0000:51:00.0", "51:ff.0", "::1/64",
     "10.0.0.1/24", "10.0.0.1/33", "10.0.0.1/-1", "224.0.0.1/4", "fe80::1%a;b/64", "localhost", "root@host", "@", "a@",
@@ -92,15 +103,15 @@ HOST = {
     "scheduling_vhost": "fifo:1", "scheduling_qemu": "nice:-5", "scheduling_switch": "rr:99",
 }  # fmt: skip
 GUEST = {
-    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "512", "hugepages": "yes", "admin_iface_mac": "52:54:00:00:00:03",
-    "cpu_model": "max", "kernel": "/k", "initrd": "/i", "kernel_args": "quiet a=b", "boot_timeout": "9",
+    "test_iface_mac": "52:54:00:00:00:02", "vcpus": "2", "memory": "2G", "hugepages": "yes", "admin_iface_mac": "52:54:00:00:00:03",
+    "cpu_model": "max", "kernel": "/k", "initrd": "/i", "kernel_args": "quiet a=b", "boot_timeout": "2m",
 }  # fmt: skip
 LAB = {"directory": "/run/l", "host_netns": "hn", "loadgen_netns": "ln", "guest_address": "10.1.0.2/24", "sshd": "no",
        "emulated_host": "no", "emulated_host_address": "10.4.0.2/24"}  # fmt: skip
 LISTS = {
     "machines": "pcvm, host", "interfaces": "bridge, pnic", "qemus": "a:, b:/b", "vhosts": "no", "ioregionfds": "no",
     "queues": "default, 4", "rx_queue_sizes": "512", "tx_queue_sizes": "default",
-    "guests": "1, 2", "weights": "even, 3:1", "reflectors": "xdp", "rates": "1, 2", "sizes": "60, imix, 60:7 590:4 | 1514", "runtimes": "1", "repetitions": "2", "warmup": "0.5",
+    "guests": "1, 2", "weights": "even, 3:1", "reflectors": "xdp", "rates": "1, 2k, 10-40*2", "sizes": "60, imix, 60:7 590:4 | 1514", "runtimes": "1-3, 2m", "repetitions": "2", "warmup": "0.5m",
     "cooldown": "true", "accumulate": "yes", "outputdir": "o",
 }  # fmt: skip
 
@@ -114,7 +125,7 @@ FULL: dict[str, dict[str, dict[str, str]]] = {
         "host": server("host") | HOST,
         "guest": server("guest") | GUEST | {"netns": "hn"},
         "loadgen": server("loadgen") | {"netns": "ln", "test_iface_mac": "52:54:00:00:00:04"},
-        "local": {"moonprogs_dir": "p"},
+        "local": {"moonprogs_dir": "p", "notify_command": "mail -s 'a b' me"},
         "lab": LAB,
     },
     "tests": {"load-latency": LISTS},
@@ -344,7 +355,9 @@ def own_logging() -> Iterator[None]:
 def test_a_dry_run_of_any_files_shows_the_tree_or_the_problems(  # type: ignore[no-untyped-def]
     watch, own_logging: None, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from autotest.cli import main
+    import numpy  # noqa: F401  # of the estimate: it sets environment variables when it is imported
+
+    from autotest.cli.program import main
 
     folder = tmp_path_factory.mktemp("fuzz")
     testbed, tests = folder / "autotest.conf", folder / "tests.conf"

@@ -160,3 +160,10 @@ def test_a_directory_is_told_from_a_file_that_cannot_be_read(tmp_path: Path) -> 
 def test_a_name_that_is_no_path_is_a_problem() -> None:
     with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
         read_ini(Path("a\0b"), Path("."))
+
+
+def test_who_has_none_of_the_usual_files_is_told_what_writes_them(tmp_path: Path) -> None:
+    for name, hint in (("tests.conf", ": autotest init writes autotest.conf and tests.conf"), ("other.conf", "")):
+        with pytest.raises(ConfigError) as caught:
+            read_ini(tmp_path / name, tmp_path)
+        assert str(caught.value) == f"{tmp_path / name}: no such file{hint}"

@@ -96,6 +96,12 @@ def test_threads_have_cpus_and_scheduling(tmp_path: Path) -> None:
     assert (host.cpus_qemu, host.scheduling_qemu) == ((), None)
 
 
+@pytest.mark.parametrize(("text", "memory"), [("768", 768), ("512M", 512), ("2G", 2048), ("0.5 GiB", 512)])
+def test_memory_and_times_have_units(tmp_path: Path, text: str, memory: int) -> None:
+    guest = load(tmp_path, minimal(guest=f"memory = {text}\nboot_timeout = 2m")).guest
+    assert (guest.memory, guest.boot_timeout) == (memory, 120)
+
+
 def test_every_key_but_fqdn_may_be_missing(tmp_path: Path) -> None:
     testbed = load(tmp_path, minimal())
     assert testbed.guest.vcpus == 2 and testbed.host.test_iface is None
@@ -138,6 +144,10 @@ def test_a_file_that_is_no_configuration_is_one_problem_that_names_it(tmp_path: 
         (minimal().replace("fqdn = guest.example", ""), "guest", "fqdn", "missing"),
         (minimal(guest="vcpus = two"), "guest", "vcpus", "not a whole number"),
         (minimal(guest="memory = 8"), "guest", "memory", "out of range"),
+        (minimal(guest="memory = 1.5M"), "guest", "memory", "out of range: expected 32 to"),
+        (minimal(guest="memory = 2GB"), "guest", "memory", "unknown unit 'GB' (did you mean 'GiB'?)"),
+        (minimal(guest="memory = 0.6G"), "guest", "memory", "not a whole number of MiB"),
+        ("memroy = 512\n" + minimal(), None, "memroy", "did you mean 'memory'"),
         (minimal(host="root_disk_snapshot = perhaps"), "host", "root_disk_snapshot", "neither yes nor no"),
         (minimal(host="accelerator = kwm"), "host", "accelerator", "did you mean 'kvm'"),
         (minimal(host="test_iface_mac = 52:54:00:fa:00"), "host", "test_iface_mac", "six pairs"),

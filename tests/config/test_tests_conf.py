@@ -11,6 +11,7 @@ from autotest.config.tests import load_all, load_sections
 from autotest.errors import ConfigError
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Section
+from autotest.plan.tree import Tree
 
 GOOD = {
     "machines": "pcvm",
@@ -88,6 +89,65 @@ def test_values_keep_the_order_in_which_they_were_written(tmp_path: Path) -> Non
     assert section.lists["machine"] == ("microvm", "pcvm", "host")
 
 
+def test_numbers_have_ranges_and_units(tmp_path: Path) -> None:
+    (section,) = load(tmp_path, text(
+        rates="10-40*2, 500k, 1M-2M/0.5M", runtimes="90s, 2m", sizes="60, 64-192/64, imix, 60:7 590:4, 60 | 1514", guests="1-3",
+        queues="default, 1-4*2", rx_queue_sizes="256-1024*2", warmup="1.5m", cooldown="90s", tolerance_dropout_seconds="1m",
+    ))  # fmt: skip
+    assert section.lists["rate"] == (10, 20, 40, 500, 1000, 1500, 2000)
+    assert section.lists["runtime"] == (90, 120) and section.lists["guests"] == (1, 2, 3)
+    assert list(map(str, section.lists["size"])) == ["60", "64", "128", "192", "imix", "60:7+590:4", "60~1514"]
+    assert section.lists["queues"] == (None, 1, 2, 4) and section.lists["rx_queue_size"] == (256, 512, 1024)
+    assert (section.settings["warmup"], section.settings["cooldown"]) == (90, 90)
+    assert section.settings["tolerance_dropout_seconds"] == 60
+
+
+def test_dashes_in_names_and_paths_are_no_ranges(tmp_path: Path) -> None:
+    (tmp_path / "1-4.csv").write_text("60,1\n1514,1\n")
+    (section,) = load(tmp_path, text(sizes="dc-1:1-4.csv, dc-2:./1-4.csv | 60", qemus="8-2:/opt/1-2/3, 9-1:"))
+    assert [name for name, _ in section.lists["qemu"]] == ["8-2", "9-1"]
+    assert [str(size).rpartition("-")[0] for size in section.lists["size"]] == ["dc-1", "dc-2"]
+
+
+def test_the_same_numbers_written_in_another_way_are_the_same_cases_with_the_same_names(tmp_path: Path) -> None:
+    numbers = {"rates": "1500, 1500000, 20".replace("1500000", "2000"), "sizes": "60, 124, 188", "runtimes": "60, 3600"}
+    in_words = {"rates": "1.5M, 2Mpps, 20k", "sizes": "60-188/64", "runtimes": "1m, 1h"}
+    named = []
+    for keys in (numbers, in_words):
+        (section,) = load(tmp_path, text(**keys))
+        tree = Tree(KIND.parameters, KIND.rules, section)
+        named.append([KIND.infix(case) for case in tree.cases()])
+    assert named[0] == named[1] and len(named[0]) == 18
+    assert named[0][0].endswith("_1500kpps_60B_60s")
+
+
+def test_a_list_goes_over_lines_with_comments_between_and_behind(tmp_path: Path) -> None:
+    rates = "\n    # low load\n    10-40*2,    # doubling\n\n    ; and the knee\n    100-120/10\n# at the margin\n    200 # last"
+    (section,) = load(tmp_path, text(rates=rates, outputdir="${projectDirectory}/o  # ${not} a reference"))
+    assert section.lists["rate"] == (10, 20, 40, 100, 110, 120, 200)
+    assert section.settings["outputdir"] == tmp_path / "o"
+
+
+@pytest.mark.parametrize("header", ["", "[DEFAULT]\n"])
+def test_defaults_of_a_file_hold_in_every_section_and_can_be_ranges_and_refer(tmp_path: Path, header: str) -> None:
+    defaults = "rates = ${low}, 100  # of all\nlow = 10-40*2\nrepetitions = 5\nbase = ${projectDirectory}/of\n"
+    sections = text("a", rates=None, outputdir="${base}/a") + text("b", rates="${low}", outputdir="${base}/b", repetitions="2")
+    first, second = load(tmp_path, header + defaults + sections)
+    assert (first.lists["rate"], second.lists["rate"]) == ((10, 20, 40, 100), (10, 20, 40))
+    assert (first.settings["repetitions"], second.settings["repetitions"]) == (5, 2)
+    assert (first.settings["outputdir"], second.settings["outputdir"]) == (tmp_path / "of/a", tmp_path / "of/b")
+
+
+@pytest.mark.parametrize("header", ["", "[DEFAULT]\n"])
+def test_a_mistyped_default_is_found_and_a_variable_that_is_referred_to_is_none(tmp_path: Path, header: str) -> None:
+    defaults = "reptitions = 5\npause = 1\nbase = o\nof_a = ${base}\n"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, header + defaults + text("a", outputdir="${b:of_a}") + text("b", base="p"))
+    assert [(problem.section, problem.key) for problem in caught.value.problems] == [(None, "reptitions"), (None, "pause")]
+    assert "unknown key (did you mean 'repetitions'?)" in caught.value.problems[0].message
+    assert "no ${pause} refers to it" in caught.value.problems[1].message
+
+
 def test_sections_keep_their_order_over_several_files(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / name).write_text(text(name))
@@ -114,6 +174,19 @@ def test_a_relative_output_directory_counts_from_the_file(tmp_path: Path) -> Non
         ({"rates": "-5"}, "rates", "out of range"),
         ({"rates": "1_0"}, "rates", "not a whole number"),
         ({"rates": "10, 20, 10"}, "rates", "twice"),
+        ({"rates": "10-30/10, 20"}, "rates", "20 is there twice"),
+        ({"rates": "20, 10-30/10"}, "rates", "20 is there twice"),
+        ({"rates": "500, 0.5M"}, "rates", "500 is there twice"),
+        ({"rates": "10-155/10"}, "rates", "expected 10-150/10 or 10-160/10"),
+        ({"rates": "150-10/10"}, "rates", "runs backwards: expected 10-150/10"),
+        ({"rates": "1-200000"}, "rates", "is 200000 numbers: expected a larger step"),
+        ({"rates": "1.5k"}, "rates", "not a whole number of kpps"),
+        ({"rates": "1.5m"}, "rates", "unknown unit 'm' (did you mean 'M'?)"),
+        ({"runtimes": "2d"}, "runtimes", "unknown unit 'd': expected one of s, m, h"),
+        ({"sizes": "60-64 | imix"}, "sizes", "'60-64' is not a whole number"),
+        ({"sizes": "60-1515/1455"}, "sizes", "expected 60 to 1514"),
+        ({"rx_queue_sizes": "256-1024/256"}, "rx_queue_sizes", "'256-1024/256': '768' is not a power of two"),
+        ({"warmup": "1d"}, "warmup", "neither seconds, like 90, 1.5 or 2m"),
         ({"rates": "10, 010"}, "rates", "twice"),
         ({"vhosts": "yes, on"}, "vhosts", "twice"),
         ({"qemus": "a:/x, a:/y"}, "qemus", "twice"),
@@ -216,7 +289,9 @@ def test_mistakes_of_all_sorts_in_all_sections_are_found_at_once(tmp_path: Path)
     assert all(len(problem.message) < 200 for problem in caught.value.problems)
 
 
-@pytest.mark.parametrize("rates", [",".join(map(str, range(1, 50_000))), ",".join(["7"] * 50_000)])
+@pytest.mark.parametrize(
+    "rates", [",".join(map(str, range(1, 50_000))), ",".join(["7"] * 50_000), ",".join(["1-9999"] * 50_000)]
+)
 def test_a_long_list_takes_no_time(tmp_path: Path, rates: str) -> None:
     start = time.monotonic()
     try:

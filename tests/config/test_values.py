@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotest.config import values
+from autotest.config import quantities, values
 
 EVERYWHERE = ["-x", "--help", "a b", "a\tb", "a\nb", "a\0b", "a\x1b[2J", "a\u2028b", "\ud800"]
 SHELL = ["$(x)", "`x`", "a;x", "a|x", "a&x", "a>x", "a'x", 'a"x', "a*", "a?", "a{b,c}", "~x", "#x", "!x", "a\\", "a$x"]
@@ -84,9 +84,9 @@ SHELL = ["$(x)", "`x`", "a;x", "a|x", "a&x", "a>x", "a'x", 'a"x', "a*", "a?", "a
         (values.or_default(values.integer(1, 10)), ["default", "1", "10"], ["0", "11", "", "Default", "none", "de fault"]),
         (values.integer(0, 10), ["0", "10", "+5", "007"], ["-1", "11", "1_0", "٣", "1e1", "0x1", "", "1" * 5000, "nan"]),
         (
-            values.seconds_or_switch(25.0),
-            ["0", "1.5", ".5", "5.", "true", "off"],
-            ["-1", "3601", "nan", "inf", "1e1", "1_0", "٣", "1" * 5000],
+            quantities.seconds_or_switch(25.0),
+            ["0", "1.5", ".5", "5.", "true", "off", "90s", "1.5 s", "2m", "1h", ".5m"],
+            ["-1", "3601", "nan", "inf", "1e1", "1_0", "٣", "1" * 5000, "2h", "61m", "s", "1S", "1 m 2", "-1s", "yess"],
         ),
         (
             values.percentage(0, 100),

@@ -139,4 +139,4 @@ def test_a_dut_that_reflects_nothing_gets_its_verdict_and_is_not_done(lab: LabCo
     assert "no-reflection" in log
     [trial] = tests.trials()
     assert json.loads(trial.read_text())["verdict"] == "no-reflection"
-    assert "1 trials, 0 done, 1 to do" in lab.run("test-load-lat-file", "-d", str(tests.file))
+    assert "1 trial, 0 done, 1 to do" in lab.run("test-load-lat-file", "-d", str(tests.file))

@@ -1,6 +1,7 @@
 """run-guest, kill-guest, networks and the shell, on real guests."""
 
 import json
+import signal
 import subprocess
 
 import pytest
@@ -46,6 +47,14 @@ def test_the_shell_offers_the_servers_that_are_not_left_out(lab: LabCommand):
     printed = lab.run("shell", "-G", input='print(host.run(["id", "-u"]).stdout)\nprint("guest" in globals())\n')
     assert "host: <Host host at localhost>" in printed and "guest: <" not in printed
     assert "0\n" in printed and "False" in printed
+
+
+def test_what_a_killed_shell_set_up_is_undone_by_recover(lab: LabCommand):
+    process = lab.start("shell")
+    process.communicate("import os; host.links.add_bridge('br-shell'); os.kill(os.getpid(), 9)\n", timeout=60)
+    assert process.returncode == -signal.SIGKILL and "br-shell" in _links()
+    assert "host: link br-shell: deleted" in lab.run("recover")
+    assert _links() == {"lo", "wire-host"}
 
 
 def test_programs_are_uploaded_where_they_differ(ssh_lab: LabCommand):

@@ -11,7 +11,13 @@ from hostile import HOSTILE, recorded, recorder, texts
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from autotest.config.testbed import GuestConfig, HostConfig, LabConfig, LoadGenConfig, Testbed
+from autotest.config.testbed import (
+    GuestConfig,
+    HostConfig,
+    LabConfig,
+    LoadGenConfig,
+    Testbed,
+)
 from autotest.errors import TestbedError
 from autotest.lab import ssh
 from autotest.lab.guest import build

@@ -170,7 +170,7 @@ def test_a_guest_that_dies_in_a_trial_is_named_and_booted_again_alone(lab: LabCo
         log = campaign.end()
     assert {name for name in before if before[name] != after[name]} == {"guest2"}
     assert [log.count(f" {name}: login ") for name in before] == [1, 2, 1]
-    assert "1 trials done, 0 failed" in log and failures(tests) == []
+    assert "1 trial done, 0 failed" in log and failures(tests) == []
     [record] = records(tests)
     assert record["verdict"] in ("valid", "under-sent"), record["reason"]
     assert_has_guests(tests, record, 3)
@@ -217,7 +217,7 @@ def test_only_where_it_is_allowed_guests_that_cannot_boot_are_left_out_and_named
         assert_reflected(guest)
     [link] = json.loads(inside("host", "ip", "-json", "-details", "link", "show", "dev", "tap-test-2"))
     assert link["linkinfo"]["info_kind"] == "bridge"  # it is somebody else's
-    assert "1 trials, 1 done, 0 to do" in here.run("test-load-lat-file", "--allow-missing-guests", str(tests.file))
+    assert "1 trial, 1 done, 0 to do" in here.run("test-load-lat-file", "--allow-missing-guests", str(tests.file))
 
 
 # -- other interfaces and ways there -----------------------------------------------------------------------

@@ -211,7 +211,7 @@ def test_a_generator_that_is_wrong_gets_its_verdict(
     assert (record["verdict"], verdict in log) == (verdict, True)
     assert re.search(reason, record["reason"])
     assert list(tests.results.glob("acc_histogram_*")) == []  # never merged
-    assert "1 trials, 0 done, 1 to do" in lab.run("test-load-lat-file", "-d", str(tests.file))
+    assert "1 trial, 0 done, 1 to do" in lab.run("test-load-lat-file", "-d", str(tests.file))
 
 
 def test_a_reflector_that_dies_halfway_disturbs_the_trial(lab: LabCommand, tests: CampaignFile):

@@ -16,6 +16,7 @@ from autotest.errors import ConnectError, QemuError, TestbedError
 from autotest.measurements import load_latency
 from autotest.measurements.load_latency import KIND, STAGES
 from autotest.plan.parameters import Case, Section
+from autotest.run.observer import Observer
 from autotest.servers.testbed import Servers
 from autotest.traffic.frame_sizes import FrameSizes
 from autotest.traffic.moongen import ProgramEnd
@@ -84,7 +85,7 @@ def measured(folder: Path, guests: FakeGuests, planned: Case, **settings: Any) -
     found = servers(guests)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(load_latency, "_breakdown", lambda *_: "")
-        trial = load_latency.measure(cast(Servers, found), planned, section, folder)
+        trial = load_latency.measure(cast(Servers, found), planned, section, folder, Observer())
     return found.loadgen.runs, trial.record
 
 

@@ -22,8 +22,9 @@ from autotest.measurements.load_run import Run
 from autotest.plan.parameters import Case, Section
 from autotest.results.guest_latencies import parse_guest_latencies
 from autotest.results.verdicts import DEFAULT_TOLERANCES
+from autotest.run.observer import Observer
 from autotest.servers.testbed import Servers
-from autotest.traffic.moongen import ProgramEnd
+from autotest.traffic.moongen import Hear, ProgramEnd
 
 VALUES = {
     "machine": "host", "interface": "bridge", "qemu": None, "vhost": None, "ioregionfd": None,
@@ -41,7 +42,11 @@ class FakeLoadGen:
     def __init__(self, end: ProgramEnd, histogram: str | None) -> None:
         self.end, self.histogram = end, histogram
 
-    def run_load(self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], **_: Any) -> ProgramEnd:
+    def run_load(
+        self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], hear: Hear, **_: Any
+    ) -> ProgramEnd:
+        hear("[INFO]  load paced by software\n")
+        hear(sample.second("0.02 10", "0.02 10"))
         if self.histogram is not None:
             fetch["histogram"].write_text(self.histogram)
         return self.end
@@ -56,6 +61,7 @@ def measured(
     clock_jump: float | None = 0.0,
     interface: tuple[int, int] | None = None,
     seconds: float = 31.0,
+    observer: Observer = Observer(),
     **settings: Any,
 ) -> Trial:
     """A trial of 10 kpps for 30 s; by default one that is valid."""
@@ -67,7 +73,7 @@ def measured(
         loadgen=FakeLoadGen(end, samples),
     )
     section = Section("t", {}, SETTINGS | settings)
-    trial = load_latency.measure(cast(Servers, servers), CASE, section, folder)
+    trial = load_latency.measure(cast(Servers, servers), CASE, section, folder, observer)
     json.dumps(dict(trial.record), allow_nan=False)
     return trial
 
@@ -267,3 +273,25 @@ def test_an_output_of_other_guests_is_found_out(tmp_path: Path) -> None:
 def test_it_is_loaded_without_numpy() -> None:
     code = "import sys; import autotest.measurements.load_run; print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_trial_tells_its_phases_and_the_rate_at_which_it_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, object]] = []
+
+    class Told(Observer):
+        def phase(self, name: str, seconds: float) -> None:
+            told.append((name, seconds))
+
+        def reads(self, text: str) -> None:
+            told.append(("reads", text))
+
+    def slept(seconds: float) -> None:
+        told.append(("sleeps", seconds))
+
+    monkeypatch.setattr("autotest.measurements.load_latency.time.sleep", slept)
+    measured(tmp_path, observer=Told(), cooldown=3, warmup=5)
+    sent = [("reads", "19-21 kpps")]
+    assert told == [("rest", 3), ("sleeps", 3), ("warm-up", 5), *sent, ("load", 30), *sent]
+    told.clear()
+    measured(tmp_path, observer=Told(), cooldown=0, warmup=0)
+    assert told == [("load", 30), *sent]

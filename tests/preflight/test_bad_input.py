@@ -17,8 +17,8 @@ import pytest
 from fake_kernel import EMPTY, FakeKernel
 from preflight_bed import HOST_MAC, Bed, ip
 
-from autotest.checking import preflight_of_run
-from autotest.cli import main
+from autotest.cli.checking import preflight_of_run
+from autotest.cli.program import main
 from autotest.config.tests import load_all
 from autotest.errors import (
     EXIT_FAILED,
@@ -33,6 +33,7 @@ from autotest.plan.parameters import Case, Section
 from autotest.results.failures import read_failures
 from autotest.run.campaign import Campaign, count
 from autotest.run.checks import checks
+from autotest.run.observer import Observer
 from autotest.run.runner import Summary
 from autotest.run.stages import Stage
 from autotest.run.status import read_status
@@ -72,7 +73,7 @@ class Run:
             self.entered.append(" ".join(KIND.labels(case)))
             yield
 
-        def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
+        def measure(servers: Servers, case: Case, section: Section, folder: Path, observer: Observer) -> Trial:
             (folder / "o").write_text("".join(TOTAL.format(direction) for direction in ("RX", "TX")))
             (folder / "h").write_text("1000,5\n")
             files = {"output": folder / "o", "histogram": folder / "h"}
@@ -232,9 +233,19 @@ def test_vhost_on_an_emulated_nic_is_no_combination_and_run_guest_refuses_it(
     said = [record.getMessage() for record in caplog.records]
     left_out = "left out: 4 trials: vhost only with virtio over tap or macvtap (--dry-run shows which)"
     assert said.count(left_out) == 1 and sum("left out" in line for line in said) == 1
-    assert said.index(left_out) < next(number for number, line in enumerate(said) if line.startswith("1/4 "))
+    assert said.index(left_out) < next(number for number, line in enumerate(said) if line.startswith("preflight: "))
     assert main(["run-guest", "-i", "bridge-e1000", "--vhost"]) == EXIT_USAGE
     assert "--vhost: interface bridge-e1000 has no such thing" in capsys.readouterr().err
+
+
+def test_what_is_blocked_does_not_use_up_the_limit_of_a_run(bed: Bed, tmp_path: Path) -> None:
+    bed.change(host={"vmux_path": str(tmp_path / "none"), "vmux_qemu_path": fake_qemu.build(tmp_path, more=fake_qemu.VFIO_USER)})
+    made = Run(bed, tmp_path, interfaces="vmux-emu, bridge")
+    made.campaign.limit = 1
+    code, summary = made.do()
+    assert code == EXIT_FAILED and summary.done == 1
+    assert len(made.entered) == 1 and "interface bridge" in made.entered[0]
+    assert [failure.startswith("preflight (") for failure in made.failures()] == [True]
 
 
 def test_a_vmux_that_dies_at_start_is_named_with_its_last_words_and_stops_its_cases(bed: Bed, tmp_path: Path) -> None:

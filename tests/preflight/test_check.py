@@ -11,7 +11,7 @@ import pytest
 from junitparser import JUnitXml
 from preflight_bed import Bed, ip
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.errors import (
     EXIT_FAILED,
     EXIT_OK,

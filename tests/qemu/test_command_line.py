@@ -13,7 +13,16 @@ from autotest.config.testbed import GuestConfig, HostConfig
 from autotest.interfaces import INTERFACE_KINDS, InterfaceOptions
 from autotest.interfaces.kind import MACVTAP_FD
 from autotest.qemu import qmp
-from autotest.qemu.parts import Disk, GdbServer, Machine, SharedFolder, TapBackend, VirtioNet, program_of, properties
+from autotest.qemu.parts import (
+    Disk,
+    GdbServer,
+    Machine,
+    SharedFolder,
+    TapBackend,
+    VirtioNet,
+    program_of,
+    properties,
+)
 from autotest.remote.local import LocalTransport
 from autotest.remote.wait import wait_for
 from autotest.servers.guest import GuestSettings, qemu_command_line, with_overrides

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotest.errors import CommandError, CommandTimeout, ConnectError
+from autotest.remote.following import FollowedFile
 from autotest.remote.transport import Transport
 
 HOSTILE = ["$(reboot)", "`x`", "a b", "'", '"', "\\", "a\nb", "-n", "--", "", "*", "~", "üñí🙂", ";", "&&", "#x"]
@@ -156,6 +157,19 @@ def test_text_is_read_as_it_was_written(transport: Transport, tmp_path: Path) ->
 def test_reading_a_file_that_is_not_there_gives_none(transport: Transport, tmp_path: Path) -> None:
     assert transport.read(str(tmp_path / "nothing")) is None
     assert transport.read(str(tmp_path / "nothing/deeper")) is None
+
+
+def test_a_file_that_grows_is_read_on_from_where_it_was_left(transport: Transport, tmp_path: Path) -> None:
+    file = FollowedFile(transport.outside, str(tmp_path / "log"))
+    assert file.news() == ""
+    with open(tmp_path / "log", "wb", buffering=0) as log:
+        seen = []
+        for part in ("first\nsec", "ond ü\n", "", "thi", "rd\nfourth\n"):
+            log.write(part.encode())
+            seen.append(file.news())
+    assert seen == ["first\n", "second ü\n", "", "", "third\nfourth\n"]
+    assert transport.outside.read_from(str(tmp_path / "log"), 6) == "second ü\nthird\nfourth\n".encode()
+    assert transport.outside.read_from(str(tmp_path / "log"), 1000) == b""
 
 
 def test_fetching_a_file_that_is_not_there_fails_and_leaves_the_target_as_it_was(

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hostile import HOSTILE, FakeMachine, answers, as_read, file_names, recorded, recorder, texts
+from hostile import (
+    HOSTILE,
+    FakeMachine,
+    answers,
+    as_read,
+    file_names,
+    recorded,
+    recorder,
+    texts,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +30,13 @@ from autotest.remote.local import LocalTransport
 from autotest.remote.processes import Process, boot_id
 from autotest.remote.ssh import SshTransport
 from autotest.remote.tmux import Session, SessionError
-from autotest.remote.transport import Transport, command_line, full_command, socat_address, to_bytes
+from autotest.remote.transport import (
+    Transport,
+    command_line,
+    full_command,
+    socat_address,
+    to_bytes,
+)
 
 FIXTURES = [HealthCheck.function_scoped_fixture]
 values = st.lists(texts, max_size=5)

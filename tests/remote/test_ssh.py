@@ -206,7 +206,7 @@ def test_a_connection_that_goes_silent_during_a_command_is_given_up(
 
 
 def test_a_connection_that_went_silent_is_opened_anew(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotest.remote.ssh._CHANNEL_TIMEOUT", 0.3)
+    monkeypatch.setattr("autotest.remote.ssh_channel._CHANNEL_TIMEOUT", 0.3)
     transport = sshd.transport()
     first = ssh_ids(transport)
     with silence(sshd):
@@ -269,7 +269,7 @@ def before_step(monkeypatch: pytest.MonkeyPatch, owner: type, step: str, happen:
 def test_a_connection_that_goes_silent_once_its_channel_is_open_is_given_up(
     sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str, owner: type, step: str
 ) -> None:
-    monkeypatch.setattr("autotest.remote.ssh._CHANNEL_TIMEOUT", 0.4)
+    monkeypatch.setattr("autotest.remote.ssh_channel._CHANNEL_TIMEOUT", 0.4)
     transport = sshd.transport()
     assert transport.is_root  # known from here on, and the connection is open
     with ExitStack() as later:
@@ -284,7 +284,7 @@ def test_a_connection_that_goes_silent_once_its_channel_is_open_is_given_up(
 def test_a_connection_that_is_cut_just_as_an_answer_is_waited_for_is_given_up(
     sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
-    monkeypatch.setattr("autotest.remote.ssh._CHANNEL_TIMEOUT", 0.4)
+    monkeypatch.setattr("autotest.remote.ssh_channel._CHANNEL_TIMEOUT", 0.4)
     transport = sshd.transport()
     assert transport.is_root  # known from here on, and the connection is open
 
@@ -316,7 +316,7 @@ def test_a_connection_that_is_cut_before_a_socket_is_reached_is_an_error_of_ours
 def test_files_over_a_connection_that_went_silent_cost_one_wait(
     sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
-    monkeypatch.setattr("autotest.remote.ssh.DEFAULT_TIMEOUT", 0.5)
+    monkeypatch.setattr("autotest.remote.ssh_channel.DEFAULT_TIMEOUT", 0.5)
     transport = sshd.transport()
     path = str(tmp_path / "f")
     transport.write(path, "1")
@@ -341,7 +341,7 @@ def narrow(transport: SshTransport) -> None:
 def test_a_connection_that_goes_silent_within_a_large_file_is_given_up(
     sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str, step: str
 ) -> None:
-    monkeypatch.setattr("autotest.remote.ssh.DEFAULT_TIMEOUT", 0.5)
+    monkeypatch.setattr("autotest.remote.ssh_channel.DEFAULT_TIMEOUT", 0.5)
     monkeypatch.setitem(USES, "write", lambda transport, path: transport.write(path, "x" * (64 << 20)))
     transport = sshd.transport()
     path = tmp_path / "f"

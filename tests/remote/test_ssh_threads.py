@@ -15,7 +15,7 @@ import pytest
 from paramiko import ChannelException, Transport
 
 from autotest.errors import ConnectError
-from autotest.remote import ssh
+from autotest.remote import ssh_channel
 from autotest.remote.parallel import in_parallel
 from autotest.remote.ssh import SshTransport
 
@@ -112,7 +112,7 @@ def test_a_server_that_takes_no_channel_at_all_is_an_error_after_a_while(
     def refused(*_: object, **__: object) -> None:
         raise ChannelException(1, "Administratively prohibited")
 
-    monkeypatch.setattr(ssh, "DEFAULT_TIMEOUT", 0.3)
+    monkeypatch.setattr(ssh_channel, "DEFAULT_TIMEOUT", 0.3)
     monkeypatch.setattr(Transport, "open_session", refused)
     with pytest.raises(ConnectError, match=r"a channel of the connection: not within 0.3 s: .*Administratively prohibited"):
         transport.run(["true"], timeout=5)

@@ -261,6 +261,44 @@ def test_waiting_has_a_deadline(make_session: MakeSession, quiet: float) -> None
     session.stop()
 
 
+def test_who_waits_hears_what_is_written_once_a_second_in_whole_lines(make_session: MakeSession) -> None:
+    session = make_session()
+    session.start(["sh", "-c", "printf 'one\\ntw'; sleep 1.5; echo o; sleep 1; echo three"])
+    heard: list[str] = []
+    assert session.wait(10, quiet=3.0, hear=heard.append) == 0
+    assert heard[0] == "one\n" and "".join(heard) in ("one\ntwo\n", "one\ntwo\nthree\n") and len(heard) <= 3
+
+
+def test_what_is_heard_or_not_heard_does_not_hide_an_end_by_somebody_else(make_session: MakeSession, tmux_socket: str) -> None:
+    session = make_session()
+    session.start(["sh", "-c", "echo working; exec sleep 60"])
+    session.wait_for_output("working", 5)
+    subprocess.run(["tmux", "-S", tmux_socket, "kill-server"], check=True)
+    heard: list[str] = []
+    with pytest.raises(SessionError, match="guest is gone and left no exit code"):
+        session.wait(30, quiet=30, hear=heard.append)
+    assert heard == ["working\n"]
+
+
+@pytest.mark.parametrize("how", [{}, {"hear": lambda text: None}])
+def test_a_look_starts_no_process(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch, how: dict[str, Callable[[str], None]]
+) -> None:
+    session = make_session()
+    session.start(["sh", "-c", "echo working; sleep 1.5; echo working; exec sleep 60"])
+    session.wait_for_output("working", 5)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a process for a look")
+
+    monkeypatch.setattr(type(session._transport), "run", refused)
+    monkeypatch.setattr("autotest.remote.multiplexer.LocalTmux._ask", refused)
+    with pytest.raises(WaitTimeout):
+        session.wait(3.5, quiet=10, **how)
+    monkeypatch.undo()
+    session.stop()
+
+
 def test_waiting_for_output_tells_an_end_from_a_deadline(make_session: MakeSession) -> None:
     session = make_session()
     session.start(["sh", "-c", "echo why; exit 4"])

@@ -12,7 +12,7 @@ import older
 import pytest
 import sample_output as sample
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.report.trials import read_results
 from autotest.results.store import ResultStore
 from autotest.results.verdicts import Verdict
@@ -430,7 +430,7 @@ def test_a_directory_that_a_tests_conf_names_and_that_is_not_there_yet_is_told_a
     assert code == 0 and "1/1" in out and f"{tmp_path}/later: nothing is measured yet: there is no such directory" in err
     file.write_text(TESTS_CONF.format(interface="macvtap", directory=tmp_path))
     code, out, err = summary(capsys, file)
-    assert code == 2 and f"{directory}: holds no trials of these test cases, but other files: 2" in err
+    assert code == 2 and f"{directory}: holds no trials of these test cases, but other files: 2; given itself" in err
 
 
 def test_nothing_is_changed_whatever_is_wrong(directory, capsys):

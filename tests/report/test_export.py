@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pandas.testing import assert_frame_equal
 
-from autotest.cli import build_parser, main
+from autotest.cli.arguments import build_parser
+from autotest.cli.program import main
 from autotest.report.export import FORMATS, METADATA_KEY, Request, render, tidy
 from autotest.report.metrics import METRICS
 from autotest.report.trials import Trial, read_results
@@ -204,7 +205,8 @@ def test_parquet_says_how_it_was_made(tmp_path: Path) -> None:
     content = render(example_table(tmp_path, ACCEPT), "parquet", ACCEPT)
     about = json.loads(pq.read_schema(io.BytesIO(content)).metadata[METADATA_KEY])
     assert about.pop("version")
-    assert about == {"sources": ["results"], "select": ["rate=10"], "accept": ["under-sent", "disturbed"]}
+    asked = {"select": ["rate=10"], "exclude": [], "section": []}
+    assert about == {"sources": ["results"], **asked, "accept": ["under-sent", "disturbed"]}
 
 
 # -- the command -------------------------------------------------------------------------------------------

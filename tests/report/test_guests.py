@@ -8,7 +8,7 @@ import older
 import pandas as pd
 import pytest
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.errors import UsageError
 from autotest.report import cache, reading, trials
 from autotest.report.cases import along_guests, group_cases, shown

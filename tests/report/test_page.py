@@ -17,7 +17,7 @@ import sample_output as sample
 from playwright.sync_api import expect
 from viewed import MADE, Viewer, chips, column, middle, points, render, rows
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.report.page import render_page
 from autotest.report.trials import read_results
 

@@ -64,6 +64,7 @@ def table(page, set_up):
     details = page.locator("#guest-tables details", has=page.get_by_text(set_up, exact=True))
     if not details.evaluate("one => one.open"):
         details.locator("summary").click()
+    details.locator("tbody tr").first.wait_for()  # they are made when the table is opened
     return details.locator("tbody tr").evaluate_all("all => all.map(row => [...row.cells].map(cell => cell.innerText))")
 
 

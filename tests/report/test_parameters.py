@@ -7,7 +7,7 @@ import older
 import pytest
 from example import BRIDGE, HOST, add
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.errors import UsageError
 from autotest.report.cases import differing, group_cases, shown
 from autotest.report.compare import match

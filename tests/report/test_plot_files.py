@@ -10,7 +10,7 @@ import example_campaign
 import pytest
 from plotted import SMALL, cases_of, drawn, texts
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.errors import ResultsError, UsageError
 from autotest.report.plots import View
 from autotest.report.plots.files import Origin, draw_plots, write_plots
@@ -122,7 +122,7 @@ def test_selections_of_one_directory_are_drawn_together(switched, tmp_path, caps
         (["--by", "vhosts"], "no parameter 'vhosts'; what differs here: interface (bridge, macvtap), vhost (off, on)"),
         (["--side-by-side", "colour"], "no parameter 'colour'"),
         (["--by", "rate"], "rate is the x axis of --kind latency"),
-        (["--kind", "loss,cdfs"], "--kind cdfs: there are latency, loss, throughput, cdf, histogram"),
+        (["--kind", "loss,cdfs"], "--kind cdfs (did you mean 'cdf'?): there are latency, loss, throughput, cdf, histogram"),
         (["--format", "gif"], "--format gif: there are png, pdf, svg"),
         (["--by", "vhost", "--side-by-side", "vhost"], "vhost is named twice"),
         (["--kind", "latency,histogram", "--by", "interface,vhost,rate"], "rate is the x axis"),
@@ -160,7 +160,7 @@ def test_without_any_valid_trial_the_verdicts_are_told(tmp_path):
 
 
 def test_the_command_line_is_quick_where_nothing_is_drawn():
-    code = "import autotest.cli, sys; print([name for name in sys.modules if name in ('matplotlib', 'numpy')])"
+    code = "import autotest.cli.program, sys; print([name for name in sys.modules if name in ('matplotlib', 'numpy')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 

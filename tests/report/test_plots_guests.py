@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from plotted import bars, cases_of, drawn, line, panels, texts
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.errors import UsageError
 from autotest.report.cases import Case, group_cases
 from autotest.report.metrics import METRICS

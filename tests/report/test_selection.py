@@ -112,20 +112,71 @@ def test_values_that_never_come_together_are_told():
     assert message.endswith("\nbut not in every combination")
 
 
+def test_a_bound_that_no_value_meets_is_told():
+    assert refusal("rate>1M").endswith("\nrate>1M holds for none of them")
+
+
 @pytest.mark.parametrize("text", ["", "rate", "=5", "rate=", "rate=,", " = ", ":"])
 def test_what_is_no_selection_is_told_with_an_example(text):
     with pytest.raises(UsageError, match="expected parameter=value, like"):
         parse_selection([text])
 
 
-def test_a_parameter_named_twice_is_told():
-    with pytest.raises(UsageError, match="rate is selected twice"):
-        parse_selection(["rate=5", "rate=10"])
+def test_a_parameter_that_has_to_be_two_values_at_once_is_told_with_what_would_be_right():
+    message = refusal("rate=5", "rate=10")
+    assert message.startswith("d: no trial has rate=5 rate=10 together; there are\n")
+    assert message.endswith("\nrate=5 and rate=10 must both hold: what may be either is written rate=5,10")
+
+
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [
+        ("rate<=20", [10, 20, 10, 10, 5]),
+        ("rate<20 rate>5", [10, 10, 10]),
+        ("rate>=0.02M", [20, 40, 100]),
+        ("rate=10k..40k rate!=20", [10, 40, 10, 10]),
+        ("rate=10-40", [10, 20, 40, 10, 10]),
+        ("interface=bridge*", [10, 20, 40, 10, 100]),
+        ("interface=br?dge vhost=off", [10]),
+        ("vhost!=on", [10, 10, 100, 5]),
+        ("vhost=*", [10, 20, 40, 10, 10, 100]),
+        ("qemu!=10 machine=pcvm", [10, 20, 40, 10, 10]),
+        ("machine=pcvm rate<=20 vhost=on", [10, 20]),
+    ],
+)
+def test_the_language_of_plans_selects_results(text, rates):
+    assert [rate for _, rate in chosen(text)] == rates
+    assert [rate for _, rate in chosen(*text.split())] == rates
+
+
+def excluded(*texts, select=()):
+    return [(t.parameters["interface"], t.parameters["rate"]) for t in parse_selection(select, texts).apply(RESULTS)]
+
+
+def test_each_exclusion_leaves_out_what_meets_all_of_its_conditions():
+    assert excluded("interface=bridge rate>10") == [
+        ("bridge", 10), ("bridge", 10), ("macvtap", 10), ("bridge-e1000", 100), ("pnic", 5)
+    ]  # fmt: skip
+    assert excluded("vhost=on", "machine=host", select=["rate=..50"]) == [("bridge", 10), ("macvtap", 10)]
+
+
+def test_what_an_exclusion_names_has_to_be_there_and_something_has_to_be_left():
+    with pytest.raises(UsageError, match=r"d: interface is nowhere brigde \(did you mean 'bridge'\?\); there are"):
+        excluded("interface=brigde")
+    with pytest.raises(UsageError, match="d: no trial has all without rate>0 together; there are"):
+        excluded("rate>0")
+
+
+def test_a_comparison_needs_a_number():
+    assert "rate<=ten: 'ten' is not a whole number" in refusal("rate<=ten")
+    assert "interface<4: interface is no number; there are" in refusal("interface<4")
 
 
 def test_a_selection_is_shown_as_it_is_written():
-    texts = ["interface=bridge", "rate=10..40", "size=60,124", "vhost=on"]
+    texts = ["interface=bridge", "rate=10..40", "size=60,124", "vhost=on", 'testbed="a b","c,d"', "rate<=20"]
     assert str(parse_selection(texts)) == " ".join(texts)
+    without = parse_selection(texts[:1], ["rate>20 vhost=on", "size=60"])
+    assert str(without) == "interface=bridge without rate>20 vhost=on without size=60"
 
 
 OTHERS = (trial(10, testbed="b"), trial(20, testbed="b", interface="macvtap"))
@@ -157,3 +208,8 @@ def test_a_source_is_a_path_with_a_selection_behind_it(tmp_path, monkeypatch):
     Path("odd:rate=5").mkdir()
     assert split_source("odd:rate=5") == (Path("odd:rate=5"), [])
     assert split_source("odd:rate=5:size=60") == (Path("odd:rate=5"), ["size=60"])
+
+
+@pytest.mark.parametrize("text", ["rate<=20", "rate<20", "rate>=20 size=60", "machine!=host", "rate = 5"])
+def test_a_source_takes_every_condition(text):
+    assert split_source(f"results:{text}:vhost=on") == (Path("results"), [text, "vhost=on"])

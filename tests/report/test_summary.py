@@ -4,7 +4,7 @@ from pathlib import Path
 import example
 import pytest
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.errors import ResultsError
 from autotest.report.cases import group_cases
 from autotest.report.metrics import METRICS

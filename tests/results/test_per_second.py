@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotest.results.moongen import parse_moongen_output
-from autotest.results.per_second import dropouts, longest_sending, shown_seconds
+from autotest.results.per_second import (
+    dropouts,
+    longest_sending,
+    sending_rate,
+    shown_rate,
+    shown_seconds,
+)
 
 WORKS, SILENT = sample.second(), sample.second("0.00 0")
 
@@ -97,3 +103,42 @@ def test_a_run_lasted_no_longer_than_its_lines() -> None:
 )
 def test_seconds_are_shown_as_ranges(seconds: tuple[int, ...], text: str) -> None:
     assert shown_seconds(seconds) == text
+
+
+def line_of(kpps: float, frame_bytes: float, direction: str = "TX") -> str:
+    """The line of a second at that rate, as MoonGen rounds it."""
+    mbit = kpps * 1e3 * (frame_bytes + 4) * 8 / 1e6
+    wire = mbit + kpps * 1e3 * 20 * 8 / 1e6
+    colour = "\x1b[0;34m" if direction == "TX" else "\x1b[1;36m"
+    return f"{colour}[Device: id=0] {direction}\x1b[0m: {kpps / 1e3:.2f} Mpps, {mbit:.0f} Mbit/s ({wire:.0f} Mbit/s with framing)\n"
+
+
+@given(st.floats(0, 30_000), st.integers(60, 1514))
+def test_the_rate_of_a_second_lies_between_its_bounds_which_are_as_close_as_its_digits_allow(kpps: float, frame_bytes: int) -> None:
+    rate = sending_rate(line_of(1.0, 60) + line_of(kpps + 50, frame_bytes, "RX") + line_of(kpps, frame_bytes), frame_bytes)
+    assert rate
+    assert rate[0] - 1e-6 <= kpps <= rate[1] + 1e-6
+    assert rate[1] - rate[0] <= 1e3 / 8 / (frame_bytes + 4 + 20) + 1e-6
+
+
+def test_without_a_whole_line_of_sending_no_rate_is_known() -> None:
+    line = line_of(20, 60)
+    assert sending_rate("", 60) is None and sending_rate(line_of(20, 60, "RX"), 60) is None
+    assert all(sending_rate(line[:length], 60) is None for length in range(len(line) - 1))
+    assert sending_rate(sample.output(), 60) is not None, "nor is one made of the totals behind it"
+
+
+def test_a_mix_whose_second_had_other_sizes_than_usual_still_has_a_rate() -> None:
+    rate = sending_rate(line_of(20, 120), 60)
+    assert rate and rate[0] <= rate[1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [((19.6, 20.2), "20 kpps"), ((18.6, 20.1), "19-20 kpps"), ((0.98, 2.23), "1-2 kpps"), ((0, 0.7), "0-1 kpps"),
+     ((99.96, 100.04), "100.0 kpps"), ((3, 3.02), "3.0 kpps"), ((5.02, 5.2), "5.0-5.2 kpps"),
+     ((21059, 21061), "21059-21061 kpps"),
+     ((14879.9, 14880.2), "14880 kpps")],
+)  # fmt: skip
+def test_a_rate_is_shown_with_no_more_digits_than_are_known(rate: tuple[float, float], shown: str) -> None:
+    assert shown_rate(rate) == shown

@@ -15,6 +15,7 @@ class Campaign:
 
     def __init__(self, *outcomes: Outcome) -> None:
         self.outcomes = list(outcomes)
+        self.limit: int | None = None
 
     def trials(self) -> list[Any]:
         section: Any = SimpleNamespace(name="lat")

@@ -138,13 +138,13 @@ def test_a_start_says_that_it_recovers_from_a_dead_run_and_recover_undoes_what_t
     (says,) = [line for line in logged if line.startswith("WARNING recovering: ")]
     at = logged.index(says)
     assert f", process {killed.pid} (autotest " in says and says.endswith(" ended before it undid its changes")
-    assert logged[at + 1 :] == [f"INFO    undone: {line}" for line in UNDONE]
+    assert logged[at + 1 :] == [f"undone: {line}" for line in UNDONE]
     assert any("held by" in line and f"process {killed.pid} " in line for line in logged[:at])
     assert links(netns) == with_networks ^ {"br!", "tap!", "mvt!"}
 
     printed, logged = run(testbed, "recover")
     assert printed[0] == "host: link mvt: deleted" and "host: up nic: taken down again" in printed[1:]
-    assert logged[0] == "INFO    undoing what autotest setup-network -i macvtap set up"
+    assert logged[0] == "undoing what autotest setup-network -i macvtap set up"
     assert links(netns) == BEFORE
     assert run(testbed, "recover") == (["nothing was left to undo"], [])
     assert not journal_folder(testbed).exists()
@@ -181,8 +181,8 @@ def test_what_cannot_be_undone_is_an_error_until_it_is_forgotten_and_the_rest_is
     printed, logged = run(testbed, "recover", code=3)
     assert printed == [] and links(testbed.host.netns) == BEFORE
     undone = [line for line in logged if "undone" in line]
-    assert undone == ["INFO    undone: host: link br: deleted", "INFO    undone: host: up nic: taken down again"]
-    assert any(line.startswith("ERROR   cannot undo host: teleport x") for line in logged)
+    assert undone == ["undone: host: link br: deleted", "undone: host: up nic: taken down again"]
+    assert any(line.startswith("ERROR cannot undo host: teleport x") for line in logged)
     assert [change.kind for change in read_journal(path).changes] == ["teleport"]
     _, logged = run(testbed, "recover", "--forget")
     assert any("cannot undo host: teleport x" in line for line in logged)

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
-from autotest.run.runner import BLOCKED, Failure, Job, Outcome, Runner, Summary
+from autotest.run.observer import Observer, Observers
+from autotest.run.runner import (
+    BLOCKED,
+    End,
+    Failure,
+    Job,
+    Outcome,
+    Runner,
+    Summary,
+    TrialInvalid,
+)
 from autotest.run.stages import Stage
 
 NAMES = ("a", "b", "c", "d")
@@ -79,6 +89,16 @@ class Recorder:
     def run(self, values: list[tuple[object, ...]], *parameters: str, retries: int = 0) -> Summary:
         jobs = [self.job(*each, retries=retries) for each in values]
         return Runner(self.stages(*parameters), None, pause=0).run(jobs, len(jobs))
+
+
+class Told(Observer):
+    """Keeps the outcomes that it is told of."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+
+    def ends(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
 
 
 @pytest.fixture
@@ -246,7 +266,7 @@ def test_a_trial_that_keeps_failing_is_recorded_and_the_next_one_goes_on(recorde
 def test_a_failure_without_a_text_has_a_reason_all_the_same(recorder: Recorder) -> None:
     recorder.fail_to_measure["11"] = [TimeoutError()]
     told: list[Outcome] = []
-    summary = Runner(recorder.stages("a"), None, pause=0, ended=told.append).run([recorder.job(1, 1)], 1)
+    summary = Runner(recorder.stages("a"), None, pause=0, observer=Told(told)).run([recorder.job(1, 1)], 1)
     assert [failure.reason for failure in summary.failures] == [told[0].problem] == ["TimeoutError"]
 
 
@@ -292,7 +312,7 @@ def test_each_job_that_came_to_an_end_is_told_with_its_problem_also_of_a_run_tha
     recorder.fail_to_measure = {"11": [AutotestError("hangs")], "41": [KeyboardInterrupt()]}
     recorder.fail_to_enter = {"a2": [AutotestError("no such thing")]}
     with pytest.raises(KeyboardInterrupt):
-        Runner(recorder.stages("a"), None, pause=0, ended=told.append).run(jobs, 5)
+        Runner(recorder.stages("a"), None, pause=0, observer=Told(told)).run(jobs, 5)
     problems = [outcome.problem.partition("\n")[0] for outcome in told]
     assert [outcome.name for outcome in told] == [job.name for job in jobs[:4]]
     assert "hangs" in problems[0] and "no such thing" in problems[1] and "no such thing" in problems[2]
@@ -303,7 +323,95 @@ def test_blocked_jobs_are_not_tried_and_are_one_failure_for_each_reason(recorder
     ended: list[Outcome] = []
     jobs = [recorder.job(number, 1) for number in range(4)]
     jobs = [dataclasses.replace(job, blocked=why) for job, why in zip(jobs, ("no KVM", "", "no KVM", "no NIC"), strict=True)]
-    summary = Runner(recorder.stages("a", "b"), None, pause=0, ended=ended.append).run(jobs, 4)
+    summary = Runner(recorder.stages("a", "b"), None, pause=0, observer=Told(ended)).run(jobs, 4)
     assert recorder.events == "+a1 +b11 11 -b11 -a1".split() and recorder.recorded == []
     assert summary.done == 1 and summary.failures == [Failure(BLOCKED, "no KVM", 2), Failure(BLOCKED, "no NIC", 1)]
     assert [outcome.problem for outcome in ended] == [f"{BLOCKED}: no KVM", "", f"{BLOCKED}: no KVM", f"{BLOCKED}: no NIC"]
+
+
+# -- who wants to know -------------------------------------------------------------------------------------
+
+
+class Scribe(Observer):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begins(self, total: int) -> None:
+        self.told.append(f"begins {total}")
+
+    def enters(self, stage: str, case: Case) -> None:
+        self.told.append(f"enters {stage}{''.join(map(str, case.values_))}")
+
+    def entered(self, stage: str, case: Case) -> None:
+        self.told.append(f"entered {stage}{''.join(map(str, case.values_))}")
+
+    def leaves(self, stage: str) -> None:
+        self.told.append(f"leaves {stage}")
+
+    def tries(self, job: Job, number: int, attempt: int) -> None:
+        self.told.append(f"tries {job.name} {number} {attempt}")
+
+    def measures(self, job: Job) -> None:
+        self.told.append(f"measures {job.name}")
+
+    def fails(self, failure: Failure) -> None:
+        self.told.append(f"fails {failure.name}: {failure.reason}")
+
+    def ends(self, outcome: Outcome) -> None:
+        self.told.append(f"ends {outcome.name} {outcome.end.value} {outcome.figures or outcome.problem}")
+
+    def ended(self, summary: Summary, problem: str) -> None:
+        self.told.append(f"ended {summary.done} {problem}")
+
+
+def test_an_observer_is_told_of_all_in_the_order_in_which_it_happens(recorder: Recorder) -> None:
+    recorder.fail_to_measure["11"] = [AutotestError("lost")]
+    recorder.fail_to_enter["b12"] = [AutotestError("no way")]
+    scribe, jobs = Scribe(), [recorder.job(1, 1, retries=1), recorder.job(1, 2)]
+    Runner(recorder.stages("a", "b"), None, pause=0, observer=Observers([Observer(), scribe])).run(jobs, 2)
+    assert scribe.told == [
+        "begins 2", "tries 11 1 0", "enters a1", "entered a1", "enters b11", "entered b11", "measures 11", "leaves b",
+        "tries 11 1 1", "enters b11", "entered b11", "measures 11", "ends 11 done figures",
+        "tries 12 2 0", "leaves b", "enters b12", "fails b (Case(a=1, b=2)): no way", "ends 12 failed no way", "leaves a", "ended 1 ",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "problem"), [(KeyboardInterrupt(), "interrupted"), (ZeroDivisionError("a bug"), "a bug")])
+def test_the_end_is_told_of_whatever_ends_the_run_when_all_is_left(
+    recorder: Recorder, error: BaseException, problem: str
+) -> None:
+    scribe = Scribe()
+    recorder.fail_to_measure["11"] = [error]
+    with pytest.raises(type(error)):
+        Runner(recorder.stages("a"), None, pause=0, observer=scribe).run([recorder.job(1, 1)], 1)
+    assert scribe.told[-2:] == ["leaves a", f"ended 0 {problem}"]
+
+
+def test_it_is_told_apart_how_a_trial_ended(recorder: Recorder) -> None:
+    told: list[Outcome] = []
+    jobs = [recorder.job(1, number, retries=1) for number in range(4)]
+    jobs[3] = dataclasses.replace(jobs[3], blocked="no KVM")
+    recorder.fail_to_measure["11"] = [AutotestError("hangs"), TrialInvalid("lost it all", True)]
+    recorder.fail_to_measure["12"] = [TrialInvalid("lost it all", True), AutotestError("hangs")]
+    summary = Runner(recorder.stages("a"), None, pause=0, observer=Told(told)).run(jobs, 4)
+    assert {outcome.name: outcome.end for outcome in told} == {
+        "10": End.DONE, "11": End.FAILED, "12": End.INVALID, "13": End.NOT_TRIED,
+    }  # fmt: skip
+    assert summary.failed == 3 and told[0].figures == "figures" and told[0].case == jobs[0].case
+
+
+def test_what_is_not_tried_because_its_set_up_was_given_up_is_no_failed_trial(recorder: Recorder) -> None:
+    told: list[Outcome] = []
+    recorder.fail_to_enter["a1"] = [AutotestError("no such thing")]
+    jobs = [recorder.job(1, 1), recorder.job(1, 2)]
+    Runner(recorder.stages("a"), None, pause=0, observer=Told(told)).run(jobs, 2)
+    assert [outcome.end for outcome in told] == [End.FAILED, End.NOT_TRIED]
+
+
+def test_each_failed_attempt_is_a_warning_that_says_which_of_how_many(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    recorder.fail_to_measure["11"] = [AutotestError("lost"), AutotestError("hangs")]
+    recorder.fail_to_measure["12"] = [AutotestError("gone")]
+    Runner(recorder.stages("a"), None, pause=0).run([recorder.job(1, 1, retries=2), recorder.job(1, 2)], 2)
+    assert caplog.messages == ["11: attempt 1 of 3: hangs", "11: attempt 2 of 3: lost", "12: gone"]

@@ -10,6 +10,7 @@ import pytest
 
 from autotest.errors import AutotestError
 from autotest.plan.parameters import Case
+from autotest.run.observer import Observer
 from autotest.run.runner import Job, Runner, Summary
 from autotest.run.stages import EnteredStages, Stage, StageFailed
 
@@ -281,3 +282,33 @@ def test_a_stage_that_was_changed_is_mended_with_its_new_value(bench: Bench) -> 
     assert bench.since(5) == "+r121 end2 -r121 mend2 +r121"
     entered.leave()
     assert bench.events[-2:] == ["-g11", "-n1"]
+
+
+def test_a_change_and_a_mending_are_told_like_a_set_up(bench: Bench) -> None:
+    told: list[str] = []
+
+    class Told(Observer):
+        def enters(self, stage: str, case: Case) -> None:
+            told.append(f"enters {stage} {case.values_}")
+
+        def entered(self, stage: str, case: Case) -> None:
+            told.append(f"entered {stage}")
+
+        def leaves(self, stage: str) -> None:
+            told.append(f"leaves {stage}")
+
+    entered = EnteredStages(bench.stages(), None, lambda name, error: None, Told())
+    entered.move_to(case(1, 1, 1, 1))
+    told.clear()
+    entered.move_to(case(1, 2, 1, 1))
+    reflector = ["enters reflector (1, 2, 1)", "entered reflector"]
+    assert told == ["leaves reflector", "enters guests (1, 2)", "entered guests", *reflector]
+    bench.broken.add("guests")
+    entered.leave_broken(1, mend=True)
+    told.clear()
+    entered.move_to(case(1, 2, 1, 1))
+    assert "mend2" in bench.events and told == ["enters guests (1, 2)", "entered guests", *reflector]
+    told.clear()
+    entered.move_to(case(1, CHANGES_TO_NONE, 1, 1))
+    assert told[:3] == ["leaves reflector", "enters guests (1, 9)", "leaves guests"] and "entered guests" in told
+    entered.leave()

@@ -21,6 +21,7 @@ from autotest.results.identity import Identity, differences
 from autotest.results.names import TrialName
 from autotest.results.store import ResultStore
 from autotest.run.campaign import Campaign, count
+from autotest.run.observer import Observer
 from autotest.run.recording import identity
 from autotest.run.runner import Summary
 from autotest.run.stages import Stage
@@ -56,7 +57,7 @@ class Machines:
         def stage(servers: Servers, case: Case) -> Iterator[None]:
             yield
 
-        def measure(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
+        def measure(servers: Servers, case: Case, section: Section, folder: Path, observer: Observer) -> Trial:
             self.measured.append(f"{KIND.infix(case)}_rep{case['repetition']}")
             (folder / "o").write_text("".join(TOTAL.format(direction) for direction in ("RX", "TX")))
             (folder / "h").write_text("1000,5\n")
@@ -69,7 +70,7 @@ class Machines:
             return self.determines | {"guest.interface": case["interface"]}
 
         return MeasurementKind(
-            "fake", KIND.parameters, KIND.settings, KIND.rules, (Stage("net", "reflector", stage),), KIND.infix,
+            KIND.name, KIND.parameters, KIND.settings, KIND.rules, (Stage("net", "reflector", stage),), KIND.infix,
             lambda testbed, cases: [], measure, determines=determines, determining=("warmup",),
         )  # fmt: skip
 
@@ -155,7 +156,7 @@ def test_a_rerun_that_was_interrupted_leaves_the_rest_stale_and_nothing_lost(tmp
     campaign = now.campaign(section(tmp_path))
     with Servers(TESTBED) as servers:
         settle(campaign, servers, OnStale.RERUN)
-        next(campaign._jobs(servers))  # and then it is killed
+        next(campaign._jobs(servers, Observer()))  # and then it is killed
     with pytest.raises(UsageError, match="4 done trials"):
         run(now.campaign(section(tmp_path)))
 
@@ -221,9 +222,9 @@ def test_what_is_recorded_is_what_was_at_the_set_up_and_not_at_the_start_of_the_
     campaign = machines.campaign(section(tmp_path, rate=(10,)))
     first = campaign.kind.measure
 
-    def replaced_while_it_runs(servers: Servers, case: Case, section: Section, folder: Path) -> Trial:
+    def replaced_while_it_runs(servers: Servers, case: Case, section: Section, folder: Path, observer: Observer) -> Trial:
         machines.determines["qemu.sha256"] = "c" * 64
-        return first(servers, case, section, folder)
+        return first(servers, case, section, folder, observer)
 
     campaign.kind = dataclasses.replace(campaign.kind, measure=replaced_while_it_runs)
     run(campaign)

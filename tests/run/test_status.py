@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autotest.cli import main
+from autotest.cli.program import main
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Section
 from autotest.report.status import duration, status_lines
@@ -18,6 +18,7 @@ from autotest.results.names import TrialName, render_infix
 from autotest.results.store import ResultStore
 from autotest.results.verdicts import Verdict
 from autotest.run.campaign import Campaign
+from autotest.run.dry_run import describe
 from autotest.run.status import Status, read_status
 
 LISTS: dict[str, tuple[Any, ...]] = {
@@ -187,10 +188,11 @@ def test_failures_are_shown_with_their_time_and_first_line_and_not_all_of_many(t
 
 def test_without_anything_measured_the_time_left_is_stated_to_be_rough(tmp_path: Path) -> None:
     status = read(section(tmp_path))
-    assert status.remaining.seconds == 8 * (38 + 5) + 2 * 30
+    steps = 5 + 3  # all of the first set-up, and those of the second that differ
+    assert status.remaining.seconds == 8 * (38 + 5) + steps * 6
     shown = text(section(tmp_path))
-    assert "8 trials take about 7 min (finishes about 17:37 if it runs from now on)" in shown
-    assert "rough: nothing measured yet, 5 s for each trial and 30 s for each set-up added" in shown
+    assert "8 trials on 2 set-ups take about 7 min (finishes about 17:37 if it runs from now on)" in shown
+    assert "rough: nothing measured yet, 5 s for each trial and 6 s for each step of a set-up added" in shown
 
 
 def test_the_time_left_is_what_trials_and_changes_of_the_set_up_took_so_far(tmp_path: Path) -> None:
@@ -201,23 +203,8 @@ def test_the_time_left_is_what_trials_and_changes_of_the_set_up_took_so_far(tmp_
             at += 40  # 2 s more than load, warm-up and rest
         at += 60
     status = read(section(tmp_path, repetitions=2, rate=(10, 20, 40)))
-    assert (status.remaining.per_trial, status.remaining.per_set_up) == (2, 60)
     assert status.remaining.seconds == 6 * 40 + 2 * 60
     assert "rough" not in text(section(tmp_path, repetitions=2, rate=(10, 20, 40)))
-
-
-@pytest.mark.parametrize("pause", [1200, 86_400 * 3], ids=["20 minutes", "three days"])
-def test_a_pause_between_runs_does_not_count(tmp_path: Path, pause: int) -> None:
-    commit(tmp_path, trial(), at=0)
-    commit(tmp_path, trial(rate=20), at=40)
-    commit(tmp_path, trial(rate=40), at=40 + pause)
-    assert read(section(tmp_path, rate=(10, 20, 40))).remaining.per_trial == 2
-
-
-def test_a_trial_that_needed_several_attempts_does_not_spoil_the_estimate(tmp_path: Path) -> None:
-    for number, at in enumerate((0, 40, 80, 400, 440, 480)):
-        commit(tmp_path, trial(rate=number + 1), at=at)
-    assert read(section(tmp_path, rate=tuple(range(1, 9)))).remaining.per_trial == 2
 
 
 def test_times_that_cannot_be_are_left_out(tmp_path: Path) -> None:
@@ -225,12 +212,21 @@ def test_times_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     commit(tmp_path, trial(rate=20), started=7, ended=START.isoformat())
     commit(tmp_path, trial("macvtap"), started="2026-03-01T12:00:00", ended="2026-03-01T12:00:30")
     remaining = read(section(tmp_path)).remaining
-    assert remaining.assumed == {"trial": 5, "set-up": 30}
+    assert remaining.assumed == {"trial": 5, "step of a set-up": 6}
+
+
+def test_the_dry_run_ends_with_the_same_words(tmp_path: Path) -> None:
+    commit(tmp_path, trial())
+    *_, counts, time, rough = describe(Campaign(KIND, [section(tmp_path)]))
+    assert counts == "all: 8 trials, 1 done, 7 to do"
+    time_of_status, rough_of_status = text(section(tmp_path)).splitlines()[-2:]
+    assert time.startswith("7 trials on 2 set-ups take about 6 min (") and rough == rough_of_status
+    assert time.partition("(")[0] == time_of_status.partition("(")[0]
 
 
 def test_the_end_has_a_date_when_it_is_not_today(tmp_path: Path) -> None:
     shown = text(section(tmp_path, repetitions=1000))
-    assert "(finishes about 2026-03-04 17:" in shown and "4000 trials take about 2 d 0 h" in shown
+    assert "(finishes about 2026-03-04 17:" in shown and "4000 trials on 2 set-ups take about 2 d 0 h" in shown
 
 
 def test_all_done_is_said_and_no_time(tmp_path: Path) -> None:
@@ -320,7 +316,7 @@ def test_the_command_needs_no_testbed_and_ends_with_0(
     assert main(["status"]) == 0
     output = capsys.readouterr()
     assert output.err == "" and output.out.startswith("[lat] of tests.conf, results in out\n")
-    assert "16 trials take about" in output.out
+    assert "16 trials on 4 set-ups take about" in output.out
     assert list(tmp_path.iterdir()) == [tmp_path / "tests.conf"]
 
 
@@ -330,7 +326,7 @@ def test_the_command_counts_what_a_run_with_the_same_accept_would(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests.conf").write_text(CONF.format(rates="10", repetitions=1).replace(", microvm", "").replace(", macvtap", ""))
     commit(tmp_path / "out", TrialName(render_infix("pcvm", "bridge", "default", False, False, "xdp", 10, 60, 1), 0), "disturbed")
-    assert main(["status"]) == 0 and "1 trial takes about" in capsys.readouterr().out
+    assert main(["status"]) == 0 and "1 trial on 1 set-up takes about" in capsys.readouterr().out
     assert main(["status", "--accept", "disturbed"]) == 0
     shown = capsys.readouterr().out
     assert "1 disturbed (1 accepted)" in shown and shown.endswith("all done\n")

@@ -161,7 +161,6 @@ def test_without_keys_nothing_is_asked_of_the_machine(server: Server, monkeypatc
     without = config(cpus_switch="0")  # of another role
     assert placement.place_guest(server, without, 1, None, vhost=True) == ()  # type: ignore[arg-type]
     assert placement.place_switch(server, config(cpus_vcpus="0"), 1) == ()
-    placement.require_cpus(server, config(scheduling_vcpus="fifo:1"))
     placement.require_placed(server, ())
     assert server.journal.standing == ()
 
@@ -227,14 +226,6 @@ def test_a_setting_that_the_kernel_refuses_is_named_with_key_thread_and_reason(
 
 
 # -- CPUs that are not there -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("role", placement.ROLES)
-def test_a_cpu_that_is_not_there_is_named_with_its_key_before_a_guest_boots(server: Server, role: str) -> None:
-    with pytest.raises(TestbedError) as caught:
-        placement.require_cpus(server, config(**{f"cpus_{role}": f"{CPUS[0]},{ABSENT}-{ABSENT + 1}"}))
-    assert str(caught.value) == f"host: [host] cpus_{role} names CPU {ABSENT}-{ABSENT + 1}; those that can be used are {ALL}"
-    placement.require_cpus(server, config(**{f"cpus_{role}": ALL}))
 
 
 def test_the_cpus_there_are_those_of_the_machine_not_those_that_this_process_uses(server: Server) -> None:

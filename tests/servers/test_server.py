@@ -22,9 +22,10 @@ from autotest.config.testbed import (
 from autotest.errors import ConnectError, TestbedError
 from autotest.remote.local import LocalTransport
 from autotest.remote.ssh import SshTransport
+from autotest.resources import PROJECT_DIRECTORY
 from autotest.servers.guest import Guest
 from autotest.servers.server import Server, is_this_machine, takes_logins, transport_to
-from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
+from autotest.servers.testbed import Servers
 
 
 @pytest.fixture

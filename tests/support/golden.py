@@ -50,10 +50,10 @@ class Line:
 
 
 def all_lines() -> list[Line]:
-    return [*(line for kind in INTERFACE_KINDS.values() for line in _of_kind(kind)), *_of_guest()]
+    return [*(line for kind in INTERFACE_KINDS.values() for line in lines_of(kind)), *_of_guest()]
 
 
-def _of_kind(kind: InterfaceKind) -> Iterator[Line]:
+def lines_of(kind: InterfaceKind) -> Iterator[Line]:
     axes: dict[str, tuple[Any, ...]] = {
         "vhost": (False, True) if kind.vhost else (False,),
         "queues": (None, 4) if kind.queues else (None,),

@@ -113,6 +113,9 @@ class FakeMachine(Transport):
         require_text("a path", source)
         return self.files.get(source)
 
+    def read_from(self, source: str, start: int) -> bytes:
+        return (self.read(source) or "").encode()[start:]
+
     def write(self, target: str, content: str, mode: int = 0o644) -> None:
         self.files[target] = content
 

@@ -27,15 +27,17 @@ class LabCommand:
     Attributes:
         config: its file.
         before: the traces of before the test.
+        program: autotest itself.
     """
 
     config: Path
     before: frozenset[str] = frozenset()
+    program: tuple[str, ...] = tuple(AUTOTEST)
 
     def start(self, *arguments: str, **options) -> subprocess.Popen:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         return subprocess.Popen(
-            [*AUTOTEST, "-c", str(self.config), *arguments],
+            [*self.program, "-c", str(self.config), *arguments],
             text=True,
             env=os.environ | {"NO_COLOR": "1", "AUTOTEST_TEST_LAB": NAME, "TMPDIR": str(TEMPORARY)},
             preexec_fn=interruptible,
@@ -65,18 +67,16 @@ def own_lab(source: Path, target: Path, name: str = NAME) -> Path:
         ("autotest-host", f"{name}-host"),
         ("autotest-loadgen", f"{name}-loadgen"),
         ("tmux_socket = autotest\n", f"tmux_socket = {name}\n"),
-        ("moonprogs_dir = moonprogs\n", f"moonprogs_dir = {PROJECT}/moonprogs\n"),
-        ("moonprogs_dir = ../moonprogs\n", f"moonprogs_dir = {PROJECT}/moonprogs\n"),
     ):
         text = text.replace(old, new)
     target.write_text(text)
     return target
 
 
-def lab_command(config: Path) -> Iterator[LabCommand]:
+def lab_command(config: Path, program: tuple[str, ...] = tuple(AUTOTEST)) -> Iterator[LabCommand]:
     TEMPORARY.mkdir(exist_ok=True)
     before = frozenset(traces())
-    command = LabCommand(config, before)
+    command = LabCommand(config, before, program)
     try:
         yield command
     finally:

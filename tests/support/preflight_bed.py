@@ -14,7 +14,8 @@ from autotest.config.testbed import GuestConfig, HostConfig, LoadGenConfig, Test
 from autotest.network.pci import PciDevices
 from autotest.preflight.requirement import Finding, Requirement
 from autotest.preflight.survey import Survey
-from autotest.servers.testbed import PROJECT_DIRECTORY, Servers
+from autotest.resources import PROJECT_DIRECTORY
+from autotest.servers.testbed import Servers
 
 HOST_MAC, LOADGEN_MAC, GUEST_MAC = "52:54:00:aa:00:01", "52:54:00:aa:00:02", "52:54:00:fa:00:60"
 

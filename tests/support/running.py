@@ -57,6 +57,9 @@ class RunningCampaign:
             assert time.monotonic() < deadline, f"no {what} within {timeout:g} s:\n{self.log}"
             time.sleep(_POLL)
 
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def logged(self, text: str, timeout: float = 60) -> None:
         """Wait until the campaign has logged the text."""
         self.wait_for(lambda: text in self.log, repr(text), timeout)

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 from fake_kernel import EMPTY, FakeKernel, FakeMachine
-from fake_nics import NIC, NIC_MAC, OTHER, OTHER_MAC, FakePci, device, given, hugepages, noted, reserved
+from fake_nics import (
+    NIC,
+    NIC_MAC,
+    OTHER,
+    OTHER_MAC,
+    FakePci,
+    device,
+    given,
+    hugepages,
+    noted,
+    reserved,
+)
 
 from autotest.config.testbed import GuestConfig
 from autotest.errors import TestbedError, TrafficError

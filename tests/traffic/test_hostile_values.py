@@ -16,7 +16,13 @@ from autotest.config.testbed import ServerConfig
 from autotest.errors import AutotestError, TrafficError
 from autotest.remote.transport import to_bytes
 from autotest.servers.server import Server
-from autotest.traffic.dpdk import DpdkNic, interface_config, lua_string, nic_config, nic_of
+from autotest.traffic.dpdk import (
+    DpdkNic,
+    interface_config,
+    lua_string,
+    nic_config,
+    nic_of,
+)
 from autotest.traffic.moongen import MoonGen
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
 

@@ -16,10 +16,11 @@ import pytest
 from autotest.config.testbed import ServerConfig
 from autotest.errors import TestbedError, TrafficError
 from autotest.network.links import Links
+from autotest.remote.following import FollowedFile
 from autotest.remote.wait import wait_for
 from autotest.servers.server import Server
 from autotest.traffic.dpdk import interface_config
-from autotest.traffic.moongen import MoonGen
+from autotest.traffic.moongen import MoonGen, unheard
 from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
 
 MakeServer = Callable[..., Server]
@@ -55,6 +56,26 @@ def test_a_program_runs_to_its_end_and_its_file_is_fetched(make_server: MakeServ
     assert end.output.endswith("done\n")
     assert not [name for name in os.listdir(server.state_dir) if "histogram" in name]
     assert not server.session("load").exists()
+
+
+def test_what_the_program_writes_is_heard_while_it_runs_and_fetched_even_if_nobody_wants_it(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, looks = make_server(), list[str]()
+    news = FollowedFile.news
+
+    def counted(file: FollowedFile) -> str:
+        looks.append(news(file))
+        return looks[-1]
+
+    monkeypatch.setattr(FollowedFile, "news", counted)
+    heard: list[str] = []
+    load = program(tmp_path, "echo first; sleep 2.2; echo last")
+    for hear in (heard.append, unheard):
+        looks.clear()
+        end = MoonGen(server).run(load, [], fetch={}, seconds=2, timeout=5, hear=hear)
+        assert end.output.endswith("first\nlast\n") and 2 <= len(looks) <= 4 and "first\n" in "".join(looks)
+    assert "first\n" in "".join(heard) and end.output.startswith("".join(heard))
 
 
 def test_a_file_that_the_program_reads_is_written_noted_and_removed(

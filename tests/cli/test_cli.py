@@ -12,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import fake_campaign
 import pytest
 from junitparser import JUnitXml
 from labtest import interruptible
 
-from autotest.cli import build_parser, main, verbosity
+from autotest.cli.arguments import build_parser, verbosity
+from autotest.cli.program import main
 from autotest.results.identity import Identity
 from autotest.results.names import TrialName
 from autotest.results.store import ResultStore
@@ -34,7 +36,7 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
 def autotest(*arguments: str, cwd: Path, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "autotest", *arguments], cwd=cwd, input=stdin, capture_output=True, text=True, timeout=60,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])} | environment,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])} | environment,
     )  # fmt: skip
 
 
@@ -188,7 +190,7 @@ def test_a_dry_run_needs_no_privileges(folder: Path) -> None:
     powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     result = subprocess.run(
         [*powerless, sys.executable, "-m", "autotest", "test-load-lat-file", "-d"], cwd=folder, capture_output=True,
-        text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     assert "12 to do" in result.stdout
@@ -265,10 +267,29 @@ def test_a_wrong_option_of_a_run_is_refused_before_anything_is_touched(folder: P
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere_and_no_file_takes_its_place(tmp_path: Path, closed: str) -> None:
+    arguments = fake_campaign.write(tmp_path, interfaces="bridge", rates="10")
+    environment = os.environ | {fake_campaign.TRIAL_SECONDS: "0", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, fake_campaign.__file__, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert ended.returncode == 0 and TRACEBACK not in ended.stderr
+    assert len(list((tmp_path / "out").glob("trial_*.json"))) == 1
+    assert not [file for file in (tmp_path / "out").glob("*_rep0.*") if "undoing what was set up" in file.read_text()]
+
+
+@pytest.mark.parametrize("arguments", [("shell",), ("init", "-o", "new")])
+def test_without_an_input_nobody_is_asked(local: Path, arguments: tuple[str, ...]) -> None:
+    command = ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-m", "autotest", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ended = subprocess.run(command, cwd=local, capture_output=True, text=True, timeout=60, env=environment)
+    assert TRACEBACK not in ended.stderr and ended.returncode in (0, 2), ended.stderr
+
+
 def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
     (folder / "tests.conf").write_text("".join(TESTS.replace("lat", f"s{number}") for number in range(300)))
     command = f"{sys.executable} -m autotest test-load-lat-file -d 2>err | head -1; echo ${{PIPESTATUS[0]}}"
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     result = subprocess.run(
         ["bash", "-c", command], cwd=folder, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(root)}
     )
@@ -326,7 +347,7 @@ def test_the_lab_is_refused_for_a_testbed_of_its_own(local: Path) -> None:
 
 def test_the_shell_offers_the_servers_and_leaves_out_what_is_not_wanted(local: Path) -> None:
     result = autotest("shell", "-G", cwd=local, stdin='print(host.run(["echo", "$HOME"]).stdout)\nprint(loadgen)\nguest\n')
-    assert result.returncode == 0
+    assert result.returncode == 1
     assert "$HOME" in result.stdout and "<LoadGen loadgen at localhost>" in result.stdout
     assert "NameError: name 'guest' is not defined" in result.stderr
     assert "host.kill_guest" in result.stderr and "guest: <" not in result.stderr
@@ -340,7 +361,7 @@ def test_a_signal_ends_with_130_and_one_line(local: Path, number: signal.Signals
     (local / "ssh_config").write_text("Host guest\n  ProxyCommand sleep 60\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "autotest", "ping"], cwd=local, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONUNBUFFERED": "1"},
         preexec_fn=interruptible,
     )  # fmt: skip
     assert process.stdout
@@ -356,7 +377,7 @@ def test_a_shell_ends_when_it_is_told_to(local: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "autotest", "shell"], cwd=local, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )  # fmt: skip
     assert process.stderr
     while "Ctrl-D" not in process.stderr.readline():
@@ -374,7 +395,7 @@ def test_logs_are_coloured_on_a_terminal_unless_no_color_is_set(
     folder: Path, environment: dict[str, str], coloured: bool
 ) -> None:
     leader, follower = pty.openpty()
-    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "TERM": "xterm"} | environment
+    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "TERM": "xterm"} | environment
     kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
     with os.fdopen(leader, "rb", 0) as terminal:
         process = subprocess.run(

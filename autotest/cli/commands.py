@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotest.errors import (
-    EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_TESTBED,
     AutotestError,
@@ -17,6 +15,7 @@ from autotest.errors import (
     TestbedError,
     UsageError,
 )
+from autotest.resources import PROJECT_DIRECTORY
 
 if TYPE_CHECKING:
     from autotest.config.testbed import Testbed
@@ -27,30 +26,11 @@ log = logging.getLogger(__name__)
 
 Command = Callable[[argparse.Namespace], int]
 
-_BANNER = """\
-autotest {version}, testbed {file}
-{names}
-  SERVER.run(["uname", "-r"]).stdout     run a command, given as a list of arguments
-  SERVER.ping()                          seconds to reach it
-  SERVER.transport.put(PATH, "/there")   copy a file there; get("/there", PATH) brings it here
-  SERVER.session("name")                 a tmux session: start([...]), output(), exit_code(), stop()
-  SERVER.links.show("eth0")              what is known of a network interface
-  host.kill_guest()                      ends the guests of run-guest; help(host) says more
-  host.machine(2).guest                  the second of several guests
-  guest.reflector_up("xdp")              or "moongen"; reflector_down("xdp") stops it
-  loadgen.run_load("l2-load-latency.lua",
-      ["52:54:00:fa:00:60", "--rate", "5", "--time", "1", "--file", "/dev/null"], fetch={{}}, seconds=1, timeout=20)
-End with Ctrl-D."""
-
-
-def project_directory() -> Path:
-    return Path(__file__).resolve().parents[1]
-
 
 def load_configuration(options: argparse.Namespace) -> Testbed:
     from autotest.config.testbed import load_testbed
 
-    return load_testbed(options.config, project_directory())
+    return load_testbed(options.config, PROJECT_DIRECTORY)
 
 
 def ping(options: argparse.Namespace) -> int:
@@ -115,6 +95,7 @@ def run_guest(options: argparse.Namespace) -> int:
     import dataclasses
     import time
 
+    from autotest.config.values import nearest
     from autotest.errors import HostKeyError, LoginRefused
     from autotest.interfaces import InterfaceOptions
     from autotest.preflight.needs import needs_of_guest
@@ -124,7 +105,8 @@ def run_guest(options: argparse.Namespace) -> int:
 
     kind = _interface(options.interface)
     if options.machine not in QEMU_MACHINES:
-        raise UsageError(f"-m {options.machine}: unknown machine; known are {', '.join(QEMU_MACHINES)}")
+        like = nearest(options.machine, list(QEMU_MACHINES))
+        raise UsageError(f"-m {options.machine}: unknown machine{like}; known are {', '.join(QEMU_MACHINES)}")
     if kind.nic is None:
         raise UsageError(f"-i {kind.name}: this interface is the host's own, no guest has it")
     if options.machine not in kind.machines:
@@ -222,27 +204,6 @@ def _lab_is_down(testbed: Testbed) -> bool:
 
 
 # -- testbed -----------------------------------------------------------------------------------------------
-
-
-def shell(options: argparse.Namespace) -> int:
-    import code
-    import signal
-    import sys
-
-    from autotest import __version__
-    from autotest.run.opening import open_testbed
-
-    # As an interruption it would end a line of the shell, not the shell.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(EXIT_INTERRUPTED))
-
-    with open_testbed(load_configuration(options)) as servers, servers.journal.kept("shell"):
-        shown = {
-            server.name: server for server in servers.all() if not getattr(options, f"no_{server.name}")
-        }
-        names = "\n".join(f"{name}: {server!r}" for name, server in shown.items())
-        banner = _BANNER.format(version=__version__, file=servers.testbed.file, names=names)
-        code.interact(banner=banner, local={**shown, "servers": servers}, exitmsg="")
-    return EXIT_OK
 
 
 def upload_moonprogs(options: argparse.Namespace) -> int:

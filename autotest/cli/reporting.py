@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from autotest.config.values import nearest
 from autotest.errors import EXIT_FAILED, EXIT_OK, UsageError, printable
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _selected(options: argparse.Namespace) -> list[tuple[Selected, str]]:
     nothing: list[UsageError] = []
     read: dict[tuple[Path, tuple[str, ...] | None], Results] = {}
     for directory, infixes, texts in _sources(options):
-        selection = parse_selection(texts)
+        selection = parse_selection(texts, options.exclude)
         of = directory, None if infixes is None else tuple(infixes)
         try:
             if of not in read:  # several sources may be parts of one directory
@@ -86,22 +87,27 @@ def _read(directory: Path, infixes: list[str] | None) -> Results:
         log.warning("%s: %d more like these; -v shows them", directory, len(results.complaints) - _SHOWN_COMPLAINTS)
     if not results.trials:
         of = "no load latency trials" if infixes is None else "no trials of these test cases"
-        raise UsageError(f"{directory}: holds {of}, {f'but other files: {results.others}' if results.others else 'it is empty'}")
+        others = f"but other files: {results.others}" if results.others else "it is empty"
+        hint = "; given itself instead of a tests.conf, all in it counts" if infixes is not None and results.others else ""
+        raise UsageError(f"{directory}: holds {of}, {others}{hint}")
     return results
 
 
 def _sources(options: argparse.Namespace) -> Iterator[tuple[Path, list[str] | None, list[str]]]:
     """Directory, test cases (None: all) and selection of each source."""
-    from autotest.campaigns import load_campaign
+    from autotest.cli.campaigns import load_campaign
+    from autotest.plan.narrowing import Narrowing
     from autotest.report.selection import split_source
 
     for text in options.sources or ["tests.conf"]:
         path, texts = split_source(text)
         texts += options.select
         if path.is_dir():
+            if options.section:
+                raise UsageError(f"{path}: an output directory has no sections: --section is for those of a tests.conf")
             yield path, None, texts
         elif path.is_file():
-            campaign = load_campaign([path])
+            campaign = load_campaign([path], narrowing=Narrowing(sections=tuple(options.section)))
             for outputdir in dict.fromkeys(Path(section.settings["outputdir"]) for section in campaign.sections):
                 yield outputdir, list(_infixes(campaign, outputdir)), texts
         else:
@@ -123,19 +129,24 @@ def accepted(options: argparse.Namespace) -> frozenset[Verdict]:
     known = {str(verdict): verdict for verdict in Verdict}
     for text in texts:
         if text not in known:
-            raise UsageError(f"--accept {text}: no such verdict; there are {', '.join(known)}")
+            raise UsageError(f"--accept {text}: no such verdict{nearest(text, list(known))}; there are {', '.join(known)}")
     return frozenset(known[text] for text in texts)
 
 
 def summary(options: argparse.Namespace) -> int:
+    from autotest.report.markdown import escape
     from autotest.report.summary import count_open_failures, summarise
+    from autotest.report.summary_markdown import summarise_in_markdown
 
     accept = accepted(options)
     sources = selected(options)
+    markdown = options.format == "markdown"
     for number, (results, trials) in enumerate(sources):
         if len(sources) > 1:
-            print(printable(f"{chr(10) * bool(number)}{results.directory}"))
-        print(printable(summarise(trials, accept, count_open_failures(results))), end="")
+            title = f"### {escape(str(results.directory))}\n" if markdown else str(results.directory)
+            print(printable(f"{chr(10) * bool(number)}{title}"))
+        made = (summarise_in_markdown if markdown else summarise)(trials, accept, count_open_failures(results))
+        print(printable(made), end="")
         log.debug("%s: %d trials", results.directory, len(trials))
     return EXIT_OK
 
@@ -148,7 +159,8 @@ def export(options: argparse.Namespace) -> int:
     if options.output:
         _require_free_for_export(options.output, options.sources)
     sources = options.sources or ["tests.conf"]
-    request = Request(tuple(sources), tuple(options.select), accepted(options), options.per_guest)
+    asked = (tuple(options.exclude), tuple(options.section))
+    request = Request(tuple(sources), tuple(options.select), accepted(options), options.per_guest, *asked)
     content = render(tidy([trials for _, trials in selected(options)], request), form, request)
     if options.output:
         write_atomically(options.output, content)
@@ -237,7 +249,7 @@ def _named(option: str, texts: list[str], known: tuple[str, ...]) -> tuple[str, 
     given = _comma_separated(texts)
     for text in given:
         if text not in known:
-            raise UsageError(f"{option} {text}: there are {', '.join(known)}")
+            raise UsageError(f"{option} {text}{nearest(text, known)}: there are {', '.join(known)}")
     return tuple(name for name in known if name in given)
 
 
@@ -259,7 +271,8 @@ def report(options: argparse.Namespace) -> int:
         raise UsageError(f"the results are in {', '.join(map(str, directories))}: name the report's file, with -o")
     path = options.output or directories[0] / "report.html"
     command = ["autotest", "report", *options.sources]
-    command += [word for text in options.select for word in ("--select", text)]
+    given = (("--select", options.select), ("--exclude", options.exclude), ("--section", options.section))
+    command += [word for option, texts in given for text in texts for word in (option, text)]
     command += [word for verdict in sorted(accept) for word in ("--accept", verdict)]
     page = render_page(sources, accept, beside=path.parent, made=datetime.now().astimezone(), command=shlex.join(command))
     write_atomically(path, page)
@@ -270,6 +283,7 @@ def report(options: argparse.Namespace) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Exit code 1 where anything is worse in B, or gone."""
     from autotest.report import compare as comparing
+    from autotest.report.compare_markdown import describe_in_markdown
     from autotest.report.compare_text import checks, describe
     from autotest.report.junit import require_junit_path, write_junit
 
@@ -279,7 +293,10 @@ def compare(options: argparse.Namespace) -> int:
         require_junit_path(options.junit)
     a, b = (_cases(options, source) for source in (options.a, options.b))
     compared = comparing.compare(comparing.match(a, b), metrics, options.alpha, thresholds)
-    print(f"A  {options.a}\nB  {options.b}\n{describe(compared)}", end="")
+    if options.format == "markdown":
+        print(printable(describe_in_markdown(compared, options.a, options.b)), end="")
+    else:
+        print(f"A  {options.a}\nB  {options.b}\n{describe(compared)}", end="")
     if options.junit:
         properties = {"A": options.a, "B": options.b, "alpha": f"{options.alpha:g}"}
         properties |= {f"threshold {name}": str(threshold) for name, threshold in thresholds.items()}
@@ -291,5 +308,5 @@ def _cases(options: argparse.Namespace, source: str) -> list[Case]:
     """The test cases of one source."""
     from autotest.report.cases import group_cases
 
-    read = selected(argparse.Namespace(sources=[source], select=options.select))
+    read = selected(argparse.Namespace(**{**vars(options), "sources": [source]}))
     return group_cases([trial for found in read for trial in found.trials], accepted(options))

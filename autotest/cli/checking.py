@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from autotest.errors import EXIT_FAILED, EXIT_OK, EXIT_TESTBED, ConnectError
+from autotest.errors import EXIT_FAILED, EXIT_OK, EXIT_TESTBED, ConnectError, UsageError
 
 if TYPE_CHECKING:
     from autotest.config.testbed import Testbed
@@ -26,14 +26,16 @@ log = logging.getLogger(__name__)
 
 def check(options: argparse.Namespace) -> int:
     """Look at the testbed for what the tests need; without tests, for what every test needs."""
-    from autotest.campaigns import load_plan
+    from autotest.cli.campaigns import load_plan
     from autotest.config.testbed import load_testbed
     from autotest.preflight.text import checks, counts, table
     from autotest.report.junit import require_junit_path, write_junit
-    from autotest.servers.testbed import PROJECT_DIRECTORY
+    from autotest.resources import PROJECT_DIRECTORY
 
     if options.junit:
         require_junit_path(options.junit)
+    if (options.select or options.exclude or options.section) and not (options.files or options.tests):
+        raise UsageError("--select, --exclude and --section are about tests: name their file, like autotest check tests.conf")
     campaign, plan = None, None
     if options.files or options.tests:
         testbed, campaign = load_plan(options)
@@ -87,7 +89,7 @@ def _every_case() -> Case:
 def _plan(campaign: Campaign, only_to_do: bool) -> Plan[Case]:
     from autotest.preflight.text import Plan
 
-    counted = campaign.by_set_up(lambda planned: not (only_to_do and planned.done))
+    counted = campaign.by_set_up(campaign.left() if only_to_do else campaign.trials())
     return Plan(counted, campaign.kind.labels)
 
 
@@ -95,11 +97,11 @@ def _left_out(campaign: Campaign | None) -> Iterator[str]:
     """What the matrix holds and no set-up can be: a line for each reason, as there may be many combinations."""
     from autotest.preflight.text import trials
 
-    found: Counter[str] = Counter()
+    found: Counter[tuple[str, bool]] = Counter()
     for _, exclusion in campaign.exclusions() if campaign else ():
-        found[exclusion.reason] += exclusion.trials
-    for reason, count in found.items():
-        yield f"left out: {trials(count)}: {reason} (--dry-run shows which)"
+        found[exclusion.reason, exclusion.asked_for] += exclusion.trials
+    for (reason, asked_for), count in found.items():
+        yield f"left out: {trials(count)}: {reason}{'' if asked_for else ' (--dry-run shows which)'}"
 
 
 def _outcome(preflight: Preflight[Case], plan: Plan[Case] | None) -> str:

@@ -1,0 +1,1 @@
+"""The command line: the parser, and what each command does. Nothing else prints or exits."""
