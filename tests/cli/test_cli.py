@@ -396,7 +396,7 @@ def test_logs_are_coloured_on_a_terminal_unless_no_color_is_set(
 ) -> None:
     leader, follower = pty.openpty()
     environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "TERM": "xterm"} | environment
-    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "CI")}
     with os.fdopen(leader, "rb", 0) as terminal:
         process = subprocess.run(
             [sys.executable, "-m", "autotest", "ping", "-c", "missing"], cwd=folder, stdout=subprocess.DEVNULL,
