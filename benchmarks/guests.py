@@ -25,7 +25,7 @@ from autotest.servers.host import Host
 from autotest.servers.testbed import Servers
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
-from labtest import LabCommand, own_lab  # noqa: E402
+from labtest import lab_command, own_lab  # noqa: E402
 
 ROUNDS = 3
 GOALS_S = {1: 3.5, 2: 3.5, 4: 7.0, 8: 15.0}  # by hand, from the start of the first until all took logins, on two CPUs with TCG
@@ -66,12 +66,9 @@ def measure() -> list[dict]:
 def _lab() -> Iterator[Testbed]:
     with tempfile.TemporaryDirectory() as folder:
         config = own_lab(PROJECT_DIRECTORY / "autotest.conf", Path(folder, "autotest.conf"))
-        lab = LabCommand(config)
-        lab.run("lab", "up")
-        try:
+        with contextmanager(lab_command)(config) as lab:
+            lab.run("lab", "up")
             yield load_testbed(config, PROJECT_DIRECTORY)
-        finally:
-            lab.run("lab", "down")
 
 
 def _seconds_together(host: Host, settings: GuestSettings, count: int, costs: list[Cost]) -> float:

@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from autotest.config.testbed import Testbed, load_testbed
@@ -20,7 +21,7 @@ from autotest.servers.testbed import Servers
 from autotest.traffic.reflectors import REFLECTOR_KINDS
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
-from labtest import CampaignFile, LabCommand, own_lab  # noqa: E402
+from labtest import CampaignFile, LabCommand, lab_command, own_lab  # noqa: E402
 
 BOOTS = 5
 GOAL_LOGIN_S, GOAL_OVERHEAD_S = 4.0, 0.5
@@ -31,15 +32,12 @@ _DRAIN_SECONDS = re.compile(r"in a drain of (\d+\.\d+) s")
 def measure() -> list[dict]:
     """Figures as dicts of name, value, unit, goal and ratio (None: there is no peer for them)."""
     with tempfile.TemporaryDirectory() as folder:
-        config = own_lab(PROJECT_DIRECTORY / "autotest.conf", Path(folder, "autotest.conf"), "at-test")
-        lab = LabCommand(config)
-        lab.run("lab", "up")
-        try:
+        config = own_lab(PROJECT_DIRECTORY / "autotest.conf", Path(folder, "autotest.conf"))
+        with contextmanager(lab_command)(config) as lab:
+            lab.run("lab", "up")
             testbed = load_testbed(config, PROJECT_DIRECTORY)
             figures = [figure for machine in ("pcvm", "microvm") for figure in _boots(testbed, machine)]
             return figures + _campaign(lab, CampaignFile(Path(folder, "tests.conf"), Path(folder, "results")))
-        finally:
-            lab.run("lab", "down")
 
 
 def _boots(testbed: Testbed, machine: str) -> list[dict]:

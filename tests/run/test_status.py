@@ -189,10 +189,10 @@ def test_failures_are_shown_with_their_time_and_first_line_and_not_all_of_many(t
 def test_without_anything_measured_the_time_left_is_stated_to_be_rough(tmp_path: Path) -> None:
     status = read(section(tmp_path))
     steps = 5 + 3  # all of the first set-up, and those of the second that differ
-    assert status.remaining.seconds == 8 * (38 + 5) + steps * 6
+    assert status.remaining.seconds == 8 * (38 + 1) + steps * 2
     shown = text(section(tmp_path))
     assert "8 trials on 2 set-ups take about 7 min (finishes about 17:37 if it runs from now on)" in shown
-    assert "rough: nothing measured yet, 5 s for each trial and 6 s for each step of a set-up added" in shown
+    assert "rough: nothing measured yet, 1 s for each trial and 2 s for each step of a set-up added" in shown
 
 
 def test_the_time_left_is_what_trials_and_changes_of_the_set_up_took_so_far(tmp_path: Path) -> None:
