@@ -95,7 +95,7 @@ def _plan(campaign: Campaign, only_to_do: bool) -> Plan[Case]:
 
 def _left_out(campaign: Campaign | None) -> Iterator[str]:
     """What the matrix holds and no set-up can be: a line for each reason, as there may be many combinations."""
-    from autotest.preflight.text import trials
+    from autotest.report.status import trials
 
     found: Counter[tuple[str, bool]] = Counter()
     for _, exclusion in campaign.exclusions() if campaign else ():
@@ -105,7 +105,7 @@ def _left_out(campaign: Campaign | None) -> Iterator[str]:
 
 
 def _outcome(preflight: Preflight[Case], plan: Plan[Case] | None) -> str:
-    from autotest.preflight.text import trials
+    from autotest.report.status import trials
 
     if plan is None:
         return ""

@@ -86,6 +86,7 @@ def _set_up_logging(verbosity: int, quiet: bool) -> None:
     handler.addFilter(_name_level)
     root = logging.getLogger()
     root.handlers = [handler]
+    logging.captureWarnings(True)  # a library's would be written into the live view
     root.setLevel((logging.WARNING, logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 3)])
     usual = logging.WARNING if quiet else logging.INFO
     logging.getLogger("autotest").setLevel(logging.DEBUG if verbosity else usual)

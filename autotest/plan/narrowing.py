@@ -65,7 +65,7 @@ def _named(sections: Sequence[Section], names: Sequence[str]) -> Sequence[str]:
     known = list(dict.fromkeys(section.name for section in sections))
     for name in names:
         if name not in known:
-            raise UsageError(f"--section {name}: there is none{nearest(name, known)}; there are {', '.join(known)}")
+            raise UsageError(f"--section {name or repr(name)}: there is none{nearest(name, known)}; there are {', '.join(known)}")
     return names or known
 
 

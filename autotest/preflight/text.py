@@ -11,6 +11,7 @@ from autotest.errors import printable
 from autotest.preflight.preflight import Preflight
 from autotest.preflight.requirement import Finding, Requirement, Status
 from autotest.report.junit import Check, State
+from autotest.report.status import trials
 
 Key = TypeVar("Key")
 
@@ -53,11 +54,6 @@ class Plan(Generic[Key]):
 def _common(sets: Iterable[Iterable[str]]) -> list[str]:
     first, *others = (list(labels) for labels in sets)
     return [label for label in first if all(label in other for other in others)]
-
-
-def trials(count: int) -> str:
-    """A count in words."""
-    return "1 trial" if count == 1 else f"{count} trials"
 
 
 def table(preflight: Preflight[Key], plan: Plan[Key] | None, width: int, colours: bool) -> Iterator[str]:

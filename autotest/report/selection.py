@@ -74,7 +74,8 @@ class Selection:
         chosen = [trial for trial in trials if self.matches({**trial.parameters, TESTBED: trial.testbed or UNRECORDED})]
         if not chosen:
             hint = why_nothing(self.wanted, known, lambda key: _READ.get(key, plain_number))
-            raise UsageError(f"{results.directory}: no trial has {self} together; there are\n{listed(there)}\n{hint}".rstrip())
+            together = " together" if len(self.wanted) + len(self.excluded) > 1 else ""
+            raise UsageError(f"{results.directory}: no trial has {self}{together}; there are\n{listed(there)}\n{hint}".rstrip())
         return chosen
 
 

@@ -223,7 +223,7 @@ def test_results_are_selected_in_the_same_language(
         (["out", "--section", "one"], "out: an output directory has no sections: --section is for those of a tests.conf"),
         (["tests.conf", "--section", "tow"], "--section tow: there is none (did you mean 'two'?)"),
         (["out", "-x", "interface=brigde"], "out: interface is nowhere brigde (did you mean 'bridge'?); there are"),
-        (["out:rate<=5"], "out: no trial has rate<=5 together; there are"),
+        (["out:rate<=5"], "out: no trial has rate<=5; there are"),
         (["out:rate<=five"], "'five' is not a whole number of kpps"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",

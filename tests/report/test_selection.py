@@ -163,7 +163,7 @@ def test_each_exclusion_leaves_out_what_meets_all_of_its_conditions():
 def test_what_an_exclusion_names_has_to_be_there_and_something_has_to_be_left():
     with pytest.raises(UsageError, match=r"d: interface is nowhere brigde \(did you mean 'bridge'\?\); there are"):
         excluded("interface=brigde")
-    with pytest.raises(UsageError, match="d: no trial has all without rate>0 together; there are"):
+    with pytest.raises(UsageError, match="d: no trial has all without rate>0; there are"):
         excluded("rate>0")
 
 
