@@ -52,10 +52,14 @@ def load_campaign(
     return Campaign(KIND, narrowed.sections, accept, narrowed.left_out)
 
 
+def _files(options: argparse.Namespace) -> list[Path]:
+    return [*options.files, *options.tests] or [Path("tests.conf")]
+
+
 def _campaign(options: argparse.Namespace, accept: frozenset[Verdict] = frozenset()) -> tuple[Campaign, list[Path]]:
     from autotest.plan.narrowing import Narrowing
 
-    files = [*options.files, *options.tests] or [Path("tests.conf")]
+    files = _files(options)
     return load_campaign(files, accept, Narrowing(tuple(options.section), tuple(options.select), tuple(options.exclude))), files
 
 
@@ -91,22 +95,45 @@ def load_plan(options: argparse.Namespace, accept: frozenset[Verdict] = frozense
 
 def test_load_latency(options: argparse.Namespace) -> int:
     from autotest.cli.notification import notified, notify_command
-    from autotest.report.junit import require_junit_path
     from autotest.run.dry_run import describe
+
+    if options.dry_run:
+        for line in describe(_ready(options)[1]):
+            print(line)
+        return EXIT_OK
+    try:
+        testbed, campaign = _ready(options)
+        command = notify_command(options.notify, testbed)
+        campaign.require_cases()
+        campaign.record_accepted()
+    except AutotestError as error:
+        _tell_of_no_start(options, error)
+        raise
+    return notified(command, testbed, campaign, partial(_run_to_its_end, options, testbed, campaign))
+
+
+def _ready(options: argparse.Namespace) -> tuple[Testbed, Campaign]:
+    """What a run with these options needs; raises as :func:`load_plan`, and UsageError."""
+    from autotest.report.junit import require_junit_path
 
     accept = _accepted_on_a_run(options)
     if options.junit:
         require_junit_path(options.junit)
     testbed, campaign = load_plan(options, accept)
     campaign.limit, campaign.seed = options.limit, options.shuffle
-    if options.dry_run:
-        for line in describe(campaign):
-            print(line)
-        return EXIT_OK
-    command = notify_command(options.notify, testbed)
-    campaign.require_cases()
-    campaign.record_accepted()
-    return notified(command, testbed, campaign, partial(_run_to_its_end, options, testbed, campaign))
+    return testbed, campaign
+
+
+def _tell_of_no_start(options: argparse.Namespace, error: AutotestError) -> None:
+    """Nobody may watch where it was to start: a command that can be read nevertheless is told."""
+    from autotest.cli.notification import notified_of_no_start, notify_command
+    from autotest.measurements.load_latency import KIND
+
+    try:
+        command = notify_command(options.notify, load_configuration(options) if options.notify is None else None)
+    except AutotestError:  # which is the error, or stands beside it
+        return
+    notified_of_no_start(command, KIND.name, options.config, _files(options), error)
 
 
 def _run_to_its_end(options: argparse.Namespace, testbed: Testbed, campaign: Campaign, observer: Observer) -> int:
@@ -161,6 +188,7 @@ def _measure(
     from autotest.run.journal import UndoFailed
     from autotest.run.observer import Observers
     from autotest.run.opening import undo_what_is_left
+    from autotest.run.runner import Failure
     from autotest.run.stale import OnStale, settle
 
     all_done = done == total
@@ -196,6 +224,7 @@ def _measure(
         raise
     except UndoFailed as error:
         log.error("%s\nit stays in the journal: autotest recover tries again", error)
+        observer.fails(Failure("undoing what was set up", str(error), 0))
         code = max(code, EXIT_FAILED)
         if summary is None:  # it was not even begun
             return code
@@ -213,12 +242,12 @@ def _opened(opened: ExitStack, testbed: Testbed, progress: Progress) -> Servers:
 
 
 def _report(summary: Summary, progress: Progress, left: int) -> int:
-    """Say how the run ended, and how many trials it left to others because of its limit."""
+    """Say how the run ended; because of its limit it left so many trials to others, and those that it could not try."""
     from autotest.cli.progress import summary_log
     from autotest.report.status import trials
 
     summary_log.info("%s", progress.summary())
-    if left:
+    if left := left + progress.left:
         log.info("%s left: the same command goes on", trials(left))
     for failure in summary.failures:
         log.error("failed: %s: %s%s", failure.name, failure.reason, f" ({failure.trials} trials)" * (failure.trials > 1))

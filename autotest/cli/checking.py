@@ -130,7 +130,7 @@ def _width() -> int:
 
 
 def _has_colours() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and not os.environ.get("CI")
 
 
 def preflight_of_run(campaign: Campaign, servers: Servers) -> int:

@@ -126,7 +126,7 @@ def _sources(before: list[str]) -> list[Path]:
     """The tests.conf and output directories on the line, else the ./tests.conf that the commands take then."""
     found = []
     for previous, word in zip(before, before[1:], strict=False):
-        path = Path(_path_of(word))
+        path = Path(_path_of(os.path.expanduser(word)))
         if previous not in ("-c", "--config", "-o", "--output") and (path.is_dir() or path.suffix == ".conf" and path.is_file()):
             found.append(path)
     return found or [path for path in [Path("tests.conf")] if path.is_file()]
@@ -164,6 +164,7 @@ def _list(known: Callable[[Line], Iterable[str]]) -> Complete:
 
 def _source(prefix: str, line: Line) -> Iterable[str]:
     path, colon, _ = prefix.partition(":")
+    path = os.path.expanduser(path)
     if colon and os.path.exists(path):
         head, colon, condition = prefix.rpartition(":")
         found = words.conditions(condition, words.there_is([Path(path)]), ("=",))

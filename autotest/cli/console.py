@@ -126,7 +126,10 @@ class _Terminal(_Console):
         line = super().raw_input(prompt)
         if self._readline and self._history and line:
             try:
-                self._readline.append_history_file(1, self._history)
+                if hasattr(self._readline, "append_history_file"):
+                    self._readline.append_history_file(1, self._history)
+                else:  # with some libedits; then the last of several shells at once has its lines kept
+                    self._readline.write_history_file(self._history)
             except OSError as error:
                 log.warning("the history is not kept any more: %s", error)
                 self._history = None

@@ -58,13 +58,14 @@ _COUNTED: Final = 0.2  # seconds after which a trial that has failed is counted,
 _GRACE: Final = 2.0  # seconds in which a command that nobody waits for any more is ended
 
 
-def notify_command(given: str | None, testbed: Testbed) -> tuple[str, ...]:
-    """The command of ``--notify``, or of the configuration where that is not there; empty for none.
+def notify_command(given: str | None, testbed: Testbed | None) -> tuple[str, ...]:
+    """The command of ``--notify``, or of the configuration where that is not there, which is not asked otherwise; empty for none.
 
     Raises:
         UsageError: there is no such program.
     """
     if given is None:
+        assert testbed
         command, folder = testbed.local.notify_command, testbed.file.parent
     else:
         try:
@@ -79,6 +80,7 @@ def notify_command(given: str | None, testbed: Testbed) -> tuple[str, ...]:
         return (found, *command[1:])
     message = f"there is no program {command[0]} here, or it cannot be run"
     if given is None:
+        assert testbed
         raise ConfigError([Problem(testbed.file, "local", "notify_command", message)])
     raise UsageError(f"--notify: {message}")
 
@@ -90,7 +92,9 @@ def notified(command: Sequence[str], testbed: Testbed, campaign: Campaign, run: 
     """
     if not command:
         return run(Observer())
-    notification = Notification(command, _about(testbed, campaign))
+    outputdirs = [Path(section.settings["outputdir"]) for section in campaign.sections]
+    tests = [section.file for section in campaign.sections]
+    notification = Notification(command, _about(campaign.kind.name, testbed.file, tests, outputdirs))
     try:
         code = run(notification)
     except BaseException as error:
@@ -109,16 +113,27 @@ def notified(command: Sequence[str], testbed: Testbed, campaign: Campaign, run: 
     return code
 
 
-def _about(testbed: Testbed, campaign: Campaign) -> dict[str, Any]:
+def notified_of_no_start(
+    command: Sequence[str], measurement: str, testbed: Path, tests: Sequence[Path], error: AutotestError
+) -> None:
+    """Tell the command of a run that did not begin, as something is wrong with what was asked for."""
+    if command:
+        notification = Notification(command, _about(measurement, testbed, tests, []))
+        notification.end("error", error.exit_code, str(error))
+        notification.close()
+
+
+def _about(measurement: str, testbed: Path, tests: Sequence[Path], output_directories: Sequence[Path]) -> dict[str, Any]:
+    def absolute(paths: Sequence[Path]) -> list[str]:
+        return [str(path) for path in dict.fromkeys(path.absolute() for path in paths)]
+
     return {
         "autotest": __version__,
         "hostname": socket.gethostname(),
-        "measurement": campaign.kind.name,
-        "testbed": str(testbed.file.absolute()),
-        "tests": [str(file) for file in dict.fromkeys(section.file.absolute() for section in campaign.sections)],
-        "output_directories": [
-            str(path) for path in dict.fromkeys(Path(section.settings["outputdir"]).absolute() for section in campaign.sections)
-        ],
+        "measurement": measurement,
+        "testbed": str(testbed.absolute()),
+        "tests": absolute(tests),
+        "output_directories": absolute(output_directories),
     }
 
 

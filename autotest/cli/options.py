@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from autotest.cli import commands
@@ -97,6 +98,8 @@ def positive(text: str) -> int:
     number = whole_number(text)
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    if number > sys.maxsize:  # Python itself counts no further
+        raise argparse.ArgumentTypeError(f"{text} is above {sys.maxsize}")
     return number
 
 

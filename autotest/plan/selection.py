@@ -41,7 +41,7 @@ _VALUE = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^\s,"'=<>!][^\s,"']*))""")
 _COMMAS = re.compile(r"\s*(?:,\s*)+")
 _SIMPLE = re.compile(r"""[^\s,"'=<>!][^\s,"']*""")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{0,20})?")
-_DASHED = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
+_DASHED = re.compile(r"([0-9.]+[A-Za-z]*)-([0-9.]+[A-Za-z]*)")
 _EXAMPLE = "expected parameter=value, like interface=bridge,macvtap, rate=10..40 or rate<=20"
 _MOST_SHOWN = 40  # values of one parameter in a message
 

@@ -28,7 +28,6 @@ from autotest.run.observer import Observer, Observers
 from autotest.run.recording import Recorder, recorded
 from autotest.run.runner import (
     DEFAULT_RETRIES,
-    End,
     Failure,
     Job,
     Outcome,
@@ -143,12 +142,13 @@ class Campaign:
     def to_do(self) -> Iterator[Planned]:
         """The trials that a run measures now, lazily: those that are not done, up to the limit. Raises as :meth:`trials`.
 
-        What the preflight found blocked is none of a limited run, which would come to its end with nothing else each time.
+        What the preflight found blocked is none of them: a limited run would come to its end with nothing else each time.
         """
-        if self.limit is None:
-            return self.left()
-        depth = self.set_up_depth
-        return itertools.islice((one for one in self.left() if one.case.prefix(depth) not in self._blocked), self.limit)
+        return itertools.islice((one for one in self.left() if not self.blocked(one)), self.limit)
+
+    def blocked(self, planned: Planned) -> str:
+        """Why the preflight found that a trial cannot be measured; empty where it did not."""
+        return self._blocked.get(planned.case.prefix(self.set_up_depth), "")
 
     def left(self) -> Iterator[Planned]:
         """The trials that are not done, whatever the limit. Raises as :meth:`trials`."""
@@ -279,7 +279,7 @@ class Campaign:
         self.clean()
         observers = Observers([_Outcomes(self.outcomes), observer])
         runner = Runner(self._recorder.stages(), servers, self._describe, pause, observers)
-        return runner.run(self._jobs(servers, observers), to_do)
+        return runner.run(self._jobs(servers, observers), to_do, self.limit)
 
     def record_accepted(self) -> None:
         """Note in the records of the trials that are there already that their verdict is accepted."""
@@ -298,20 +298,14 @@ class Campaign:
 
     def _jobs(self, servers: Servers, observer: Observer) -> Iterator[Job]:
         noted: set[tuple[Path, Case]] = set()
-        depth, tried, looked_at = self.set_up_depth, 0, len(self.outcomes)
+        depth = self.set_up_depth
         for planned in self.left():
-            tried += sum(one.end is not End.NOT_TRIED for one in self.outcomes[looked_at:])
-            looked_at = len(self.outcomes)
-            if self.limit is not None and tried >= self.limit:
-                return
             set_up = planned.case.prefix(depth)
             blocked = self._blocked.get(set_up, "")
-            place = self.store(planned.section).outputdir, set_up
-            if blocked and place not in noted:
-                noted.add(place)
+            outputdir = self.store(planned.section).outputdir
+            if blocked and (outputdir, set_up) not in noted:
+                noted.add((outputdir, set_up))
                 self._record_failure(planned.section, Failure(f"preflight ({self._describe(set_up)})", blocked))
-            if blocked and self.limit is not None:
-                continue
             yield Job(
                 planned.case,
                 str(planned.name),
@@ -321,6 +315,7 @@ class Campaign:
                 planned.infix,
                 planned.section.name,
                 blocked,
+                (outputdir, planned.name),
             )
 
     def _record_failure(self, section: Section, failure: Failure) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
@@ -48,6 +48,7 @@ class Job:
         test_case: what it is a repetition of; empty: it is the only one.
         group: where it belongs to, for the user.
         blocked: why it is known to be impossible on the testbed as it is, so that it is not tried; empty where it is not.
+        key: what tells it from all others, which may have its name.
     """
 
     case: Case
@@ -58,6 +59,7 @@ class Job:
     test_case: str = ""
     group: str = ""
     blocked: str = ""
+    key: Hashable = None
 
 
 class End(Enum):
@@ -74,7 +76,7 @@ class Outcome:
     """How a job ended.
 
     Attributes:
-        name, group, case: the job's.
+        name, group, case, key: the job's.
         seconds: how long it took, all tries together.
         problem: what went wrong; empty where it is done.
         figures: in a few words, where it is done.
@@ -87,6 +89,7 @@ class Outcome:
     end: End = End.DONE
     figures: str = ""
     case: Case = Case((), ())
+    key: Hashable = None
 
 
 class TrialInvalid(ResultsError):
@@ -155,17 +158,28 @@ class Runner(Generic[Context]):
         self._blocked: dict[str, int] = {}  # reason -> index into failures
         self._streak: _Streak | None = None
 
-    def run(self, jobs: Iterable[Job], total: int) -> Summary:
-        """Do all jobs; ``total`` is how many there are. However it ends, all stages are left."""
+    def run(self, jobs: Iterable[Job], total: int, limit: int | None = None) -> Summary:
+        """Do all jobs; ``total`` is how many there are. However it ends, all stages are left.
+
+        With a ``limit`` so many are tried at most. What is known to be in vain is left for another run then: it counts for its
+        failure alone.
+        """
         problem = ""
         try:
             self._observer.begins(total)
             try:
-                for number, job in enumerate(jobs, 1):
+                number = 0
+                for job in jobs:
                     start = time.monotonic()
-                    ended = self._do(job, number)
+                    ended = self._do(job, number + 1)
+                    if limit is not None and ended.end is End.NOT_TRIED:
+                        continue
+                    number += 1
                     seconds = time.monotonic() - start
-                    self._observer.ends(Outcome(job.name, job.group, seconds, ended.problem, ended.end, ended.figures, job.case))
+                    how = ended.problem, ended.end, ended.figures
+                    self._observer.ends(Outcome(job.name, job.group, seconds, *how, job.case, job.key))
+                    if number == limit:
+                        break
             finally:
                 self._entered.leave()
         except BaseException as error:

@@ -192,6 +192,22 @@ def test_each_word_is_completed_with_what_fits(folder: Path, line: str, expected
     assert completed(folder, line) == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("autotest plot ~/results -s rate=", ["rate=5", "rate=20", "rate=100"]),
+        ("autotest plot ~/results:rate=5:machine=", ["~/results:rate=5:machine=host", "~/results:rate=5:machine=pcvm"]),
+        ("autotest status ~/tests.conf -S ", ["lat", "more-load"]),
+        ("autotest status ~/tests.conf -s machine=", ["machine=pcvm", "machine=microvm", "machine=host"]),
+        ("autotest plot ~nobody-of-that-name/results -s vhost=", ["vhost=off"]),
+    ],
+)  # fmt: skip
+def test_a_path_may_begin_with_the_home_folder(folder: Path, line: str, expected: list[str]) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/tests.conf").write_text("[here]\nmachines = host\nvhosts = no\n")
+    assert completed(folder / "elsewhere", line, HOME=str(folder)) == expected
+
+
 def test_without_tests_and_results_the_usual_values_are_offered(tmp_path: Path) -> None:
     assert completed(tmp_path, "autotest status -s machine=") == [f"machine={machine}" for machine in MACHINES]
     assert completed(tmp_path, "autotest status -s rate=") == [""]

@@ -283,6 +283,31 @@ def test_an_interruption_while_the_first_one_is_told_ends_the_command_too(tmp_pa
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
+def run_of_fake(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A campaign that tells; on machines of which nothing is wanted."""
+    arguments = [*fake_campaign.write(folder), "--notify", program(folder, TELLING), *options]
+    environment = {"PYTHONPATH": str(ROOT), fake_campaign.TRIAL_SECONDS: "0"} | environment
+    command = [sys.executable, fake_campaign.__file__, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environment)
+
+
+def test_in_a_limited_run_the_counts_make_up_the_total_also_where_a_set_up_is_given_up(tmp_path: Path) -> None:
+    assert run_of_fake(tmp_path, "--limit", "2", **{fake_campaign.BROKEN_INTERFACE: "bridge"}).returncode == 1
+    summary = told(tmp_path)[-1]
+    assert summary["counts"] == {"total": 2, "done": 1, "failed": 1, "invalid": 0, "left": 0}
+    [failure] = summary["failures"]
+    assert failure["reason"] == "no such link" and failure["trials"] == 2
+
+
+def test_what_cannot_be_undone_in_the_end_is_a_failure(tmp_path: Path) -> None:
+    assert run_of_fake(tmp_path, **{fake_campaign.STUCK: "yes"}).returncode == 1
+    summary = told(tmp_path)[-1]
+    assert summary["outcome"] == "failed" and summary["counts"]["done"] == summary["counts"]["total"] == 4
+    assert summary["failures"] == [
+        {"name": "undoing what was set up", "reason": "cannot undo host: link br-test: it is stuck", "trials": 0}
+    ]
+
+
 # -- which command -----------------------------------------------------------------------------------------
 
 
@@ -374,6 +399,19 @@ def test_a_run_whose_testbed_is_gone_is_told_and_a_dry_run_is_not(folder: Path) 
     assert summary["outcome"] == "error" and summary["exit_code"] == 3 and "nobody.invalid" in summary["problem"]
     assert summary["counts"]["left"] == 3
     assert autotest(folder, "--notify", "").returncode == 3 and len(told(folder)) == 1
+
+
+def test_a_mistake_that_keeps_a_run_from_beginning_is_told(folder: Path) -> None:
+    (folder / "tests.conf").write_text(TESTS.replace("rates", "rats"))
+    ended = autotest(folder)
+    assert ended.returncode == 2 and "rats" in ended.stderr
+    [summary] = told(folder)
+    assert (summary["event"], summary["outcome"], summary["exit_code"]) == ("end", "error", 2) and "rats" in summary["problem"]
+    assert summary["tests"] == [str(folder / "tests.conf")] and summary["testbed"] == str(folder / "autotest.conf")
+    assert autotest(folder, "--dry-run").returncode == 2 and len(told(folder)) == 1
+    (folder / "autotest.conf").write_text("[hots]\n")
+    assert autotest(folder).returncode == 2 and len(told(folder)) == 1, "nobody knows whom to tell"
+    assert autotest(folder, "--notify", "./tell").returncode == 2 and "hots" in told(folder)[-1]["problem"]
 
 
 def test_a_missing_program_is_found_before_anything_is_touched(folder: Path) -> None:

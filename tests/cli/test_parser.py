@@ -49,6 +49,8 @@ COMMANDS = sorted(subparsers())
         ("compare a", "the following arguments are required: B", "autotest compare --help"),
         ("status --accept", "argument --accept: expected one argument", "autotest status --help"),
         ("run-guest -n 0", "argument -n/--guests: 0 is not above 0", "autotest run-guest --help"),
+        ("test-load-lat-file --limit 99999999999999999999", "--limit: 99999999999999999999 is above ", "autotest test-load"),
+        ("run-guest -C 99999999999999999999", "-C/--cpus: 99999999999999999999 is above ", "autotest run-guest"),
         ("run-guest -M 2GB", "argument -M/--memory: '2GB' has the unknown unit 'GB' (did you mean 'GiB'?)", "autotest run-guest"),
     ],
 )  # fmt: skip
@@ -170,3 +172,11 @@ def test_with_no_color_nothing_that_is_written_to_a_terminal_has_an_escape_code(
     assert plain and b"\x1b" not in plain
     if coloured is not None:
         assert (b"\x1b[" in on_a_terminal(tmp_path, line.split())) == coloured
+
+
+@pytest.mark.parametrize("line", ["test-load-lat-file -d", "check"])
+def test_a_build_server_with_a_terminal_gets_no_colours(tmp_path: Path, line: str) -> None:
+    (tmp_path / "autotest.conf").write_text(TESTBED)
+    (tmp_path / "tests.conf").write_text(TESTS)
+    written = on_a_terminal(tmp_path, line.split(), CI="1")
+    assert written and b"\x1b" not in written

@@ -13,7 +13,12 @@ from pathlib import Path
 
 import fake_campaign
 import pytest
-from fake_campaign import STAGE_SECONDS, TRIAL_SECONDS, UNDO_SECONDS
+from fake_campaign import (
+    BROKEN_INTERFACE,
+    STAGE_SECONDS,
+    TRIAL_SECONDS,
+    UNDO_SECONDS,
+)
 from terminal import Terminal
 
 from autotest.cli.progress import INTERRUPTED
@@ -43,8 +48,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def redirected(tmp_path: Path, *options: str, **values: object) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a campaign without a terminal."""
-    command = [*COMMAND, *fake_campaign.write(tmp_path, **values), *options]
-    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    environment = ENVIRONMENT | {name: str(value) for name, value in values.items() if name.isupper()}
+    lists = {name: value for name, value in values.items() if not name.isupper()}
+    command = [*COMMAND, *fake_campaign.write(tmp_path, **lists), *options]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -227,6 +234,16 @@ def test_a_redirected_run_is_one_line_for_each_event_and_no_control_codes(tmp_pa
     ]
     assert "undoing what was set up" in told and "2 trials done, 2 failed (2 invalid), in _ s" in told
     assert f"ERROR failed: {NAME.format('macvtap', 14)}: {invalid}" in told
+
+
+def test_a_limited_run_counts_what_it_tries_and_no_further(tmp_path: Path) -> None:
+    code, _, log = redirected(tmp_path, "--limit", "2", **{BROKEN_INTERFACE: "bridge", TRIAL_SECONDS: 0})
+    told = untimed(log)
+    numbered = [line.partition(":")[0] for line in told if re.match(r"\d+/\d+ ", line)]
+    assert code == 1 and numbered == ["1/2 failed (_ s), _ s left", "2/2 achieved 10.00 kpps (_ s)"]
+    assert "1 trial done, 1 failed, in _ s" in told and "2 trials left: the same command goes on" in told
+    (failed,) = [line for line in told if line.startswith("ERROR failed: ")]
+    assert "interface bridge" in failed and failed.endswith("no such link (2 trials)")
 
 
 def test_a_build_server_with_a_terminal_gets_plain_lines_too(start: Start) -> None:

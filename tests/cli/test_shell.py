@@ -26,6 +26,9 @@ WITH_IPYTHON = [sys.executable, "-m", "autotest"]
 WITHOUT_IPYTHON = [
     sys.executable, "-c", "import sys; sys.modules['IPython'] = None; from autotest.cli.program import program; sys.exit(program())"
 ]  # fmt: skip
+# As built with a libedit that lacks it.
+WITHOUT_APPENDING = [*WITHOUT_IPYTHON[:2], f"import readline; del readline.append_history_file; {WITHOUT_IPYTHON[2]}"]
+COMMANDS = {"ipython": WITH_IPYTHON, "python": WITHOUT_IPYTHON, "python without appending": WITHOUT_APPENDING}
 CONF = """\
 [host]
 fqdn = localhost
@@ -98,8 +101,7 @@ class Shell(ControllingTerminal):
     """A shell on a terminal, at its first prompt."""
 
     def __init__(self, folder: Path, console: str, *arguments: str) -> None:
-        command = WITH_IPYTHON if console == "ipython" else WITHOUT_IPYTHON
-        super().__init__([*command, "shell", *arguments], folder, environment(folder))
+        super().__init__([*COMMANDS[console], "shell", *arguments], folder, environment(folder))
         self._lines: int | None = 0 if console == "ipython" else None
         self.prompted(40)
 
@@ -206,6 +208,7 @@ def test_completion_asks_no_machine() -> None:
 # -- on a terminal -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("console", COMMANDS)
 def test_history_is_kept_for_the_next_shell_even_if_this_one_is_killed(folder: Path, console: str) -> None:
     with Shell(folder, console) as shell:
         shell.line("first = 6 * 7")
@@ -217,7 +220,7 @@ def test_history_is_kept_for_the_next_shell_even_if_this_one_is_killed(folder: P
         shell.shows("number = first + 1000")
         shell.type("\x1b[A")
         shell.shows("first = 6 * 7")
-    kept = folder / "state/autotest" / {"ipython": "shell-history.sqlite", "python": "shell-history"}[console]
+    kept = folder / "state/autotest" / ("shell-history.sqlite" if console == "ipython" else "shell-history")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 

@@ -38,6 +38,7 @@ CONDITIONS = [
     "guests=1..", "reflector=xdp", "weights=even", "weights=3:1", "weights!=3:1", "weights=*", "rate<=20", "rate>20", "rate=1.5M",
     "rate<1.5M", "rate=10..40", "rate=..20,1500", "rate=15-40", "rate!=10", "rate!=..15", "rate=1*", "size=60", "size=imix",
     "size>60", "size<=590", "size!=60", "size=..600", "size=60~590", "size!=imix", "size=*i*", "runtime=1m", "runtime<60",
+    "rate=15-2M", "rate=.5M-1.5M",
 ]  # fmt: skip
 
 
@@ -82,7 +83,8 @@ MEANT: dict[str, Callable[[Any], bool]] = {
     "guests>1": lambda v: v == 2, "guests=1": lambda v: v == 1, "guests=1..": lambda v: v in (1, 2),
     "weights=*": lambda v: v is not None, "rate<=20": lambda v: v <= 20, "rate>20": lambda v: v > 20,
     "rate=1.5M": lambda v: v == 1500, "rate<1.5M": lambda v: v < 1500, "rate=10..40": lambda v: v < 50,
-    "rate=..20,1500": lambda v: v in (10, 20, 1500), "rate=15-40": lambda v: v == 20, "rate!=10": lambda v: v != 10,
+    "rate=..20,1500": lambda v: v in (10, 20, 1500), "rate=15-40": lambda v: v == 20, "rate=15-2M": lambda v: v > 10,
+    "rate=.5M-1.5M": lambda v: v == 1500, "rate!=10": lambda v: v != 10,
     "rate!=..15": lambda v: v != 10, "rate=1*": lambda v: v in (10, 1500), "size=60": lambda v: v == 60,
     "size>60": lambda v: v == 590, "size<=590": lambda v: v in (60, 590), "size!=60": lambda v: v != 60,
     "size=..600": lambda v: v in (60, 590), "size=*i*": lambda v: v == "imix", "runtime=1m": lambda v: v == 60,
@@ -190,6 +192,9 @@ def test_a_comparison_takes_one_number() -> None:
         ("x>3", "10", False), ("x<3", "imix", False), ("x=10", "10", True), ("x=1..3", "2", False), ("x=1..3", "1..3", True),
         ("x=10-40", "10-40", True), ("x>0", True, False), ("x=1", True, True), ("x=on", True, True), ("x=on", "on", True),
         ("x=*", "", True), ("x!=a", None, True),
+        ("x=0.5-1.5", 1.5, True), ("x=0.5-1.5", 1.6, False), ("x=5-", 5, False), ("x=-5", -5, True), ("x=1-2-3", 2, False),
+        ("x=1.2.3-4", 3, False), ("x=1-2M", 1, False), ("x=my-build", "my-build", True), ("x=1k-2M", "1k-2M", True),
+        ("x=bridge-e1000", "bridge-e1000", True), ("x=bridge-e*", "bridge-e1000", True), ("x=1-*", "1-2", True),
         ("x=*", None, False), ("x<1", None, False), ("x=a.c", "abc", False), ("x=[ab]", "a", False),
     ],
 )  # fmt: skip

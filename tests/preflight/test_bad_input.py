@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,7 @@ from autotest.plan.parameters import Case, Section
 from autotest.results.failures import read_failures
 from autotest.run.campaign import Campaign, count
 from autotest.run.checks import checks
+from autotest.run.estimate import estimate
 from autotest.run.observer import Observer
 from autotest.run.runner import Summary
 from autotest.run.stages import Stage
@@ -246,6 +248,8 @@ def test_what_is_blocked_does_not_use_up_the_limit_of_a_run(bed: Bed, tmp_path: 
     assert code == EXIT_FAILED and summary.done == 1
     assert len(made.entered) == 1 and "interface bridge" in made.entered[0]
     assert [failure.startswith("preflight (") for failure in made.failures()] == [True]
+    assert [failure.name for failure in summary.failures] == ["blocked by preflight"]
+    assert Counter(check.state for check in checks(made.campaign)) == {"failed": 2, "passed": 1, "skipped": 1}
 
 
 def test_a_vmux_that_dies_at_start_is_named_with_its_last_words_and_stops_its_cases(bed: Bed, tmp_path: Path) -> None:
@@ -274,6 +278,7 @@ def test_blocked_trials_are_failed_for_build_servers_and_held_back_in_the_status
     status = read_status(made.campaign)
     assert (status.total.done, status.total.to_do, status.total.held_back) == (2, 2, 2)
     assert [failure.trials for failure in status.failures] == [2]
+    assert estimate(made.campaign).trials == 0, "what is blocked takes no time"
 
 
 def test_a_later_run_looks_only_at_what_is_to_do_and_measures_what_was_blocked(

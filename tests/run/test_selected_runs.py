@@ -26,7 +26,7 @@ from autotest.run.campaign import Campaign, count
 from autotest.run.checks import checks
 from autotest.run.dry_run import describe
 from autotest.run.observer import Observer
-from autotest.run.runner import Summary
+from autotest.run.runner import End, Summary
 from autotest.run.stages import Stage
 from autotest.servers.testbed import Servers
 
@@ -227,9 +227,12 @@ def test_trials_that_fail_count_for_the_limit(tmp_path: Path) -> None:
 def test_what_is_given_up_does_not_use_up_the_limit(tmp_path: Path) -> None:
     fake = Throughput()
     fake.broken = {("tcp", "veth")}
-    summary = run(campaign(fake, EVERYTHING, section(tmp_path), limit=2))
+    planned = campaign(fake, EVERYTHING, section(tmp_path), limit=2)
+    summary = run(planned)
     assert (summary.done, len(fake.measured)) == (1, 1) and "udp" in fake.measured[0]
-    assert summary.failed == 16
+    assert [outcome.end for outcome in planned.outcomes] == [End.FAILED, End.DONE] and summary.failed == 16
+    states = [check.state for check in checks(planned)]
+    assert states == ["failed", *["skipped"] * 15, "passed", *["skipped"] * 31]
 
 
 def test_trials_beyond_the_limit_are_skipped_for_a_build_server_and_no_failure(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from autotest.measurements import load_latency
 from autotest.measurements.kind import MeasurementKind, Trial
 from autotest.plan.parameters import Case, Section
 from autotest.run import opening
+from autotest.run.journal import Change, UndoFailed
 from autotest.run.observer import Observer
 from autotest.run.stages import Stage
 from autotest.servers.testbed import Servers
@@ -30,6 +31,8 @@ FAILS, COUNTS_FOR_NOTHING, FINDS_A_BUG = 13, 14, 15  # kpps
 READINGS = 10
 # In the environment: how many seconds a stage takes, a trial, and the undoing of a stage.
 STAGE_SECONDS, TRIAL_SECONDS, UNDO_SECONDS = "FAKE_STAGE_SECONDS", "FAKE_TRIAL_SECONDS", "FAKE_UNDO_SECONDS"
+# Also there: the interface that cannot be set up, and whether undoing fails in the end.
+BROKEN_INTERFACE, STUCK = "FAKE_BROKEN_INTERFACE", "FAKE_STUCK"
 TOTAL = (
     "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 Mbit/s with framing), total 5 packets with 320 bytes "
     "(incl. CRC)\n"
@@ -54,6 +57,8 @@ def _seconds(name: str, usual: float) -> float:
 @contextmanager
 def _stage(servers: Servers, case: Case) -> Iterator[None]:
     time.sleep(_seconds(STAGE_SECONDS, 0.0))
+    if case["interface"] == os.environ.get(BROKEN_INTERFACE):
+        raise TrafficError("no such link")
     try:
         yield
     finally:
@@ -81,6 +86,8 @@ def _measure(servers: Servers, case: Case, section: Section, folder: Path, obser
 def _opened(testbed: Testbed, **_: Any) -> Iterator[Servers]:
     with Servers(testbed) as servers:
         yield servers
+    if STUCK in os.environ:
+        raise UndoFailed([(Change(1, "host", "link", {"name": "br-test"}), TrafficError("it is stuck"))])
 
 
 def main() -> int:
