@@ -40,7 +40,7 @@ fail() {
     local code=$1
     shift
     printf '%s\n' "$*" >&2
-    if [ "$step" = measure ]; then
+    if [ "$step" = measure ] && is_of_this_night; then
         printf '%s\n' "$*" >>"$published/measure.log"
     fi
     exit "$code"
@@ -51,6 +51,17 @@ write() {
     cat >"$1.new"
     mv -- "$1.new" "$1"
 }
+
+# All that is published is of the night that the summary names, so there is a summary from the start. A build server brings back
+# what the night before published, and uploads what is there wherever a job ends.
+begin_publishing() {
+    mkdir -p -- "$published"
+    rm -rf -- "${published:?}"/*
+    printf '# Night %s: not good\n\nIt ended before it was published: see the log of the job.\n' "$night" |
+        write "$published/summary.md"
+}
+
+is_of_this_night() { [[ $(head -n 1 -- "$published/summary.md" 2>/dev/null) == "# Night $night: "* ]]; }
 
 is_lab() { grep -q '^\[lab\]' -- "$testbed" 2>/dev/null; }
 
@@ -148,8 +159,10 @@ measure() {
         "$autotest" -c "$testbed" test-load-lat-file --stale rerun --junit "$published/run.xml" "$tests" 2>&1 |
         tee --ignore-interrupts -- "$published/measure.log" || code=${PIPESTATUS[0]}
     if [ "$code" -eq 124 ]; then
-        say "not done after $timeout (NIGHTLY_TIMEOUT): the same night run again goes on"
-        code=1
+        fail 1 "not done after $timeout (NIGHTLY_TIMEOUT): the same night run again goes on"
+    elif [ "$code" -eq 137 ]; then
+        # The system kills with the same code where memory runs out.
+        fail 1 "killed: not done after $timeout (NIGHTLY_TIMEOUT) and hung, or out of memory; the next night undoes it"
     elif [ "$code" -eq 0 ] && ! has_trials "$here"; then
         fail 2 "$tests: nothing was measured into $home/tonight/results, which must be the outputdir of every section"
     elif [ "$code" -eq 0 ]; then
@@ -167,6 +180,7 @@ compare_with() {
     fi
     if [ -z "$other" ] || ! has_trials "$home/nights/$other"; then
         say "there is no ${titles[$which]} of $(cat -- "$here/machine") to compare with"
+        echo "There is no ${titles[$which]} of this machine to compare with." >"$published/compare-$which.md"
         rm -f -- "$here/$which"
         return 0
     fi
@@ -180,16 +194,22 @@ compare_with() {
     for threshold in $thresholds; do arguments+=(--threshold "$threshold"); done
     cd -- "$home/nights"
     "$autotest" "${arguments[@]}" --junit "$published/compare-$which.xml" 2>&1 | tee -- "$published/compare-$which.txt" || code=${PIPESTATUS[0]}
-    if [ "$code" -le 1 ]; then  # the same once more, with the same exit code
-        "$autotest" "${arguments[@]}" --format markdown >"$published/compare-$which.md" || code=$?
-    else
-        { printf '**It could not be compared.**\n\n'; as_it_is <"$published/compare-$which.txt"; } >"$published/compare-$which.md"
-    fi
+    {
+        printf '## Compared with the %s, %s\n\n' "${titles[$which]}" "$other"
+        printf 'A is of revision %s.\n\n' "$(said_of revision "$other")"
+        if [ "$code" -le 1 ]; then  # the same once more, with the same exit code
+            "$autotest" "${arguments[@]}" --format markdown || code=$?
+        else
+            printf '**It could not be compared.**\n\n'
+            as_it_is <"$published/compare-$which.txt"
+        fi
+    } >"$published/compare-$which.md"
     return "$code"
 }
 
 compare() {
     local code=0 which each
+    rm -f -- "$published"/compare-*
     if has_trials "$here"; then
         for which in reference baseline; do
             each=0
@@ -232,7 +252,7 @@ as_it_is() {
 said_of() { cat -- "$home/nights/$2/$1" 2>/dev/null || echo unknown; }
 
 summary_of_night() {
-    local which other
+    local which
     if [ "$(verdict measure compare)" -eq 0 ]; then
         printf '# Night %s: good\n\n' "$night"
     else
@@ -240,22 +260,20 @@ summary_of_night() {
     fi
     printf 'On %s, revision %s. Exit codes: measured %s, compared %s.\n' \
         "$(said_of machine "$night")" "$(said_of revision "$night")" "$(code_of measure)" "$(code_of compare)"
+    has_trials "$here" || printf '\nNothing was measured, so there is nothing to compare.\n'
     for which in reference baseline; do
         if [ -f "$published/compare-$which.md" ]; then
-            other=$(cat -- "$here/$which")
-            printf '\n## Compared with the %s, %s\n\nA is of revision %s.\n\n' "${titles[$which]}" "$other" "$(said_of revision "$other")"
+            echo
             cat -- "$published/compare-$which.md"
-        elif [ ! -f "$here/$which" ]; then
-            printf '\nThere is no %s of this machine to compare with.\n' "${titles[$which]}"
         fi
     done
     if [ -f "$published/figures.md" ]; then
         printf '\n## Figures\n\n'
         cat -- "$published/figures.md"
     fi
-    if [ "$(code_of measure)" -ne 0 ]; then
+    if [ "$(code_of measure)" -ne 0 ] && [ -f "$published/measure.log" ]; then
         printf '\n## The end of the log\n\n'
-        { tail -n 30 -- "$published/measure.log" 2>/dev/null || true; } | as_it_is
+        tail -n 30 -- "$published/measure.log" | as_it_is
     fi
 }
 
@@ -340,18 +358,27 @@ case $step in
 esac
 here=$home/nights/$night
 results=$here/results
-case $step in install | accept) ;; *) require_name "$night" ;; esac
+case $step:$night in
+    install: | accept:) ;;  # by hand they are of no night; a build server begins with them
+    *)
+        require_name "$night"
+        case $step in
+            install | measure | night)
+                begin_publishing
+                rm -f -- "$here"/*.code ;;
+            accept | compare | publish)
+                is_of_this_night || begin_publishing ;;
+        esac ;;
+esac
 case $step in measure | compare | publish)
-    mkdir -p -- "$here" "$published"
+    mkdir -p -- "$here"
     rm -f -- "$here/$step.code"
 esac
-if [ "$step" = measure ]; then
-    rm -rf -- "${published:?}"/* "$here"/*.code
-    write "$home/last" <<<"$night"
-fi
+[ "$step" != measure ] || write "$home/last" <<<"$night"
 trap ended EXIT
 [[ $keep =~ ^[0-9]+$ ]] || fail 2 "NIGHTLY_KEEP: how many nights are kept, not $keep"
-if [ "$step" != install ] && [ ! -x "$autotest" ]; then
+# A night of which nothing is measured is published without it.
+if [ "$step" != install ] && [ ! -x "$autotest" ] && { [ "$step" != publish ] || has_trials "$here"; }; then
     fail 3 "there is no $autotest: scripts/nightly.sh install makes it"
 fi
 "$@"

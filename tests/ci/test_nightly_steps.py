@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from build_servers import check_out
+from build_servers import BuildServer, GitHub, GitLab, Ran, check_out
 
 PROJECT = Path(__file__).resolve().parents[2]
 AUTOTEST = f"""\
@@ -98,6 +98,24 @@ def test_a_slow_decline_that_no_night_shows_against_the_last_one_is_found_by_the
     assert (nights.says("reference-here"), nights.says("baseline-here")) == ("two", "one")
 
 
+def test_what_is_published_is_all_of_one_night(nights: Nights):
+    nights.night("one")
+    nights.night("two", MEASURED_SAYS="a log of two")
+    nights("compare", NIGHTLY_NIGHT="three")
+    nights("publish", NIGHTLY_NIGHT="three")
+    assert "# Night three: not good" in nights.summary and "Nothing was measured" in nights.summary
+    assert "Compared with" not in nights.summary and "a log of two" not in nights.summary
+    assert {path.name for path in (nights.checkout / "nightly/published").iterdir()} == {"summary.md", "tests.conf"}
+    nights("publish", NIGHTLY_NIGHT="two")  # an older one again
+    assert "# Night two: good" in nights.summary and "Nothing was measured" not in nights.summary
+    assert "Compared with" not in nights.summary, "the comparison was not made again"
+    nights("compare", NIGHTLY_NIGHT="two")
+    nights("publish", NIGHTLY_NIGHT="two")
+    assert "Compared with the last good night, one" in nights.summary
+    assert "a night's name" in nights("measure", code=2, NIGHTLY_NIGHT="../one")
+    assert "# Night two: good" in nights.summary and nights.says("published/measure.log") == ""
+
+
 def test_other_tests_than_those_of_the_last_good_night_are_a_mistake_until_they_are_accepted(nights: Nights):
     nights.night("one", MEASURED_RATES="10 20")
     nights.night("two", MEASURED_RATES="30 40", code=2)
@@ -117,6 +135,20 @@ def test_what_is_accepted_by_hand_is_what_nights_are_held_against(nights: Nights
     nights.night("three", 200, code=1)
     assert "accepted the one before it already" in nights("accept", NIGHTLY_NIGHT="three")  # as when its job is run again
     assert nights.says("reference-here") == "two"
+
+
+def test_a_night_is_published_again_after_it_was_accepted(nights: Nights):
+    nights.night("one")
+    nights.night("two", 150, code=1)
+    nights("accept")
+    nights("publish")
+    assert "# Night two: not good" in nights.summary and "Compared with the last good night, one" in nights.summary
+    assert "there is no last good night of here" in nights("compare")
+    nights("publish")
+    assert "# Night two: good" in nights.summary and "Worse" not in nights.summary
+    assert "There is no last good night of this machine to compare with." in nights.summary
+    assert not nights.says("published/compare-reference.xml") and not nights.says("published/compare-reference.txt")
+    nights("conclude")
 
 
 def test_the_same_night_again_measures_what_is_missing_and_nothing_twice(nights: Nights):
@@ -177,7 +209,18 @@ def test_a_step_that_did_not_come_to_its_end_is_not_good(nights: Nights):
 
 def test_a_night_that_takes_too_long_is_interrupted_and_goes_on_when_it_is_run_again(nights: Nights):
     output = nights.night("one", code=1, NIGHTLY_TIMEOUT="0.5s", MEASURED_SECONDS=30)
-    assert "not done after 0.5s" in output
+    assert "not done after 0.5s" in output and "not done after 0.5s" in nights.summary
+    nights.night("one")
+
+
+def test_a_night_that_hangs_while_it_is_undone_is_killed_and_failed(nights: Nights):
+    script = nights.checkout / "scripts/nightly.sh"
+    patience = "--kill-after=2m"
+    assert patience in script.read_text()
+    script.write_text(script.read_text().replace(patience, "--kill-after=0.5s"))
+    output = nights.night("one", code=1, NIGHTLY_TIMEOUT="1s", MEASURED_SECONDS=30, MEASURED_HANGS=1)
+    assert "not done after 1s" in output and "killed" in output and "the next night undoes it" in nights.summary
+    assert nights.says("nights/one/measure.code") == "1"
     nights.night("one")
 
 
@@ -224,3 +267,55 @@ def test_an_installation_that_fails_is_the_testbed_that_cannot_be_used(nights: N
 def test_without_an_installation_the_error_says_what_makes_one(nights: Nights):
     (nights.checkout / ".venv/bin/autotest").unlink()
     assert "scripts/nightly.sh install makes it" in nights.night("one", code=3)
+    assert "# Night one: not good" in nights.summary
+    nights("measure", code=3, NIGHTLY_NIGHT="two")
+    nights("publish")  # as in the workflow after an installation that failed
+    assert "# Night two: not good" in nights.summary and "Nothing was measured" in nights.summary
+    assert "scripts/nightly.sh install makes it" in nights.summary
+    nights("conclude", code=3)
+
+
+@pytest.fixture(params=[GitHub, GitLab])
+def server(request, tmp_path: Path) -> BuildServer:
+    """After two good nights; what the second one published, with its comparison, is in the cache."""
+    variables = {"NIGHTLY_TESTBED": "own/real.conf", "NIGHTLY_MACHINE": "here"}
+    real = "[host]\nfqdn = host.example.org\n"  # without [lab], so that nothing of the lab is installed
+    server = request.param(tmp_path / "server", AUTOTEST, variables, {"own/real.conf": real})
+    for night in ("1", "2"):
+        ran = server.run(night)
+        assert ran.code == 0, ran.output
+    assert "Nothing is worse" in ran.summary and ran.published("compare-reference.txt").exists()
+    return server
+
+
+def published(ran: Ran) -> set[str]:
+    return {path.name for path in (ran.artifacts / "nightly/published").iterdir()}
+
+
+def test_a_job_that_cannot_accept_publishes_nothing_of_the_night_before(server: BuildServer):
+    for results in server.folder.glob("caches/*/nights/2/results"):
+        results.rename(results.with_name("lost"))
+    ran = server.run("3", accept=True)
+    assert ran.code == 2 and "night 2 cannot be accepted" in ran.output, ran.output
+    assert [code for script, code in ran.steps.items() if script.endswith((" compare", " publish")) and code] == []
+    assert "# Night 3: not good" in ran.published("summary.md").read_text() and "Compared with" not in ran.summary
+    if isinstance(server, GitHub):
+        assert "Nothing was measured" in ran.summary and "# Night 3: not good" in ran.summary
+    assert published(ran) <= {"summary.md", "tests.conf"}
+    again = server.run("3")
+    assert again.code == 0 and "# Night 3: good" in again.summary, again.output
+
+
+@pytest.mark.parametrize("night", ["2", "3"], ids=["run-again", "next-night"])
+def test_a_job_that_cannot_install_publishes_no_summary_of_before(server: BuildServer, night: str):
+    programs = server.folder / "bin"
+    programs.mkdir()
+    for name, does in (("dpkg-query", "exit 1"), ("apt-get", "echo no route; exit 100")):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    server.variables["PATH"] = f"{programs}:{os.environ['PATH']}"
+    ran = server.run(night)
+    assert ran.code == 3, ran.output
+    assert f"# Night {night}: not good" in ran.published("summary.md").read_text()
+    assert "measure.log" not in published(ran)
+    assert (ran.checkout / "nightly/reference-here").read_text() == "2\n"
