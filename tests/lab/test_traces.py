@@ -82,7 +82,8 @@ def _xdp_program(tmp_path: Path) -> Iterator[None]:
     source, target = tmp_path / "pass.c", tmp_path / "pass.o"
     source.write_text('__attribute__((section("xdp"), used)) int pass(void *context) { return 2; } // XDP_PASS\n')
     _run("clang", "-O2", "-g", "-target", "bpf", "-c", source, "-o", target)
-    _run("ip", "link", "set", "dev", "lo", "xdpgeneric", "obj", target, "sec", "xdp")
+    own_mounts = ["unshare", "--mount"]  # ip mounts the file system of BPF where it is not
+    _run(*own_mounts, "ip", "link", "set", "dev", "lo", "xdpgeneric", "obj", target, "sec", "xdp")
     yield
     _run("ip", "link", "set", "dev", "lo", "xdpgeneric", "off")
 
