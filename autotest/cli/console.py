@@ -7,6 +7,8 @@ import inspect
 import logging
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +19,7 @@ from autotest.run import interruption
 log = logging.getLogger(__name__)
 
 _MOST_LINES: Final = 10_000  # of history
+_UNTIL_AGAIN: Final = 1.0  # seconds
 
 
 class Ended(SystemExit):
@@ -27,10 +30,14 @@ class Ended(SystemExit):
 
 
 class Signals:
-    """Ctrl-C ends a line of the shell. SIGTERM, and SIGHUP when the terminal is gone, end the shell: then all is undone."""
+    """Ctrl-C ends a line of the shell. SIGTERM, and SIGHUP when the terminal is gone, end the shell: then all is undone.
+
+    A line may swallow what ends it, as with ``except:`` in a loop: :meth:`insisting` it is ended again and again.
+    """
 
     def __init__(self) -> None:
         self.asked_to_end = False
+        self._insists = False
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # as SIGHUP is under nohup
@@ -39,7 +46,24 @@ class Signals:
     def _end(self, number: int, frame: object) -> None:
         self.asked_to_end = True
         interruption.request()
+        if self._insists:
+            signal.signal(signal.SIGALRM, self._end_again)
+            signal.setitimer(signal.ITIMER_REAL, _UNTIL_AGAIN, _UNTIL_AGAIN)
         raise Ended
+
+    def _end_again(self, number: int, frame: object) -> None:
+        if self._insists:
+            raise Ended
+
+    @contextmanager
+    def insisting(self) -> Iterator[None]:
+        """While the user's lines are run; what undoes them must not be ended again."""
+        self._insists = True
+        try:
+            yield
+        finally:
+            self._insists = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def interact(namespace: dict[str, Any], banner: str, signals: Signals) -> int:

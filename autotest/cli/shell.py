@@ -55,10 +55,11 @@ def shell(options: argparse.Namespace) -> int:
         shown = {server.name: server for server in servers.all() if not getattr(options, f"no_{server.name}")}
         namespace = {**shown, "servers": servers, "testbed": testbed, "plan": plan, "results": Results(files)}
         try:
-            if options.script:
-                runpy.run_path(str(options.script), namespace, "__main__")
-                return EXIT_OK
-            return interact(namespace, "" if options.quiet else _banner(servers, shown), signals)
+            with signals.insisting():
+                if options.script:
+                    runpy.run_path(str(options.script), namespace, "__main__")
+                    return EXIT_OK
+                return interact(namespace, "" if options.quiet else _banner(servers, shown), signals)
         except Ended:
             raise
         except SystemExit as error:  # exit() is another way to say Ctrl-D

@@ -315,3 +315,13 @@ def test_a_terminal_that_closes_ends_it_in_order(shell: Shell, folder: Path, net
     shell.hang_up()
     assert shell.end() == 130
     assert links(netns) == {"lo"} and "nothing was left" in recover(folder)
+
+
+def test_a_line_that_swallows_its_end_is_ended_all_the_same(shell: Shell, folder: Path, netns: str) -> None:
+    shell.line("host.links.add_bridge('br')")
+    shell.line("import time")
+    shell.type("exec('try:\\n print(\"sle\" + \"eps\", flush=True); time.sleep(60)\\nexcept BaseException: time.sleep(60)')\r")
+    shell.shows("sleeps")
+    shell.hang_up()
+    assert shell.end() == 130
+    assert links(netns) == {"lo"} and "nothing was left" in recover(folder)
