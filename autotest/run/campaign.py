@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,7 +148,7 @@ class Campaign:
 
     def blocked(self, planned: Planned) -> str:
         """Why the preflight found that a trial cannot be measured; empty where it did not."""
-        return self._blocked.get(planned.case.prefix(self.set_up_depth), "")
+        return self._blocked.get(planned.case.prefix(self.set_up_depth), "") if self._blocked else ""
 
     def left(self) -> Iterator[Planned]:
         """The trials that are not done, whatever the limit. Raises as :meth:`trials`."""
@@ -188,7 +188,7 @@ class Campaign:
         for section in self.sections:
             yield from self.tree(section).prefixes(self.set_up_depth)
 
-    @property
+    @cached_property
     def set_up_depth(self) -> int:
         """How many parameters the set-up depends on."""
         names = [parameter.name for parameter in self.kind.parameters]
@@ -298,10 +298,8 @@ class Campaign:
 
     def _jobs(self, servers: Servers, observer: Observer) -> Iterator[Job]:
         noted: set[tuple[Path, Case]] = set()
-        depth = self.set_up_depth
         for planned in self.left():
-            set_up = planned.case.prefix(depth)
-            blocked = self._blocked.get(set_up, "")
+            set_up, blocked = planned.case.prefix(self.set_up_depth), self.blocked(planned)
             outputdir = self.store(planned.section).outputdir
             if blocked and (outputdir, set_up) not in noted:
                 noted.add((outputdir, set_up))

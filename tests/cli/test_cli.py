@@ -390,6 +390,25 @@ def test_a_shell_ends_when_it_is_told_to(local: Path) -> None:
         process.communicate()
 
 
+def test_a_warning_of_a_library_is_a_line_of_the_log(folder: Path) -> None:
+    warning = """
+import sys, warnings
+from autotest.cli import commands
+from autotest.cli.program import main
+
+def load_configuration(options):
+    warnings.warn("an old thing")
+    sys.exit(0)
+
+commands.load_configuration = load_configuration
+main(["ping"])
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ended = subprocess.run([sys.executable, "-c", warning], cwd=folder, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert re.match(r"\d\d-\d\d \d\d:\d\d:\d\d WARNING .*UserWarning: an old thing", ended.stderr)
+
+
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_logs_are_coloured_on_a_terminal_unless_no_color_is_set(
     folder: Path, environment: dict[str, str], coloured: bool
