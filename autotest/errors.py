@@ -114,9 +114,7 @@ class CommandError(AutotestError):
         stderr: what it wrote to standard error.
     """
 
-    def __init__(
-        self, machine: str, command: Sequence[str], code: int | None, stderr: str, reason: str | None = None
-    ) -> None:
+    def __init__(self, machine: str, command: Sequence[str], code: int | None, stderr: str, reason: str | None = None) -> None:
         self.machine = machine
         self.command = tuple(command)
         self.code = code

@@ -54,7 +54,12 @@ MOST_FAULTS = 20  # after which it ends: more say nothing new
 LOST, DOUBLED, CORRUPT = "trials lost", "trials doubled", "trials corrupt"
 LEFT, UNEXPECTED = "things left behind", "unexpected ends"
 _MEASURED = re.compile(r" \d+/\d+ (\S+_rep\d+): achieved ")
-_PHASES = {"trials, ": "start", "recovering: ": "recovery", "the lab is up": "set-up, boot, host's trials", "QEMU's start": "guest's trials"}
+_PHASES = {
+    "trials, ": "start",
+    "recovering: ": "recovery",
+    "the lab is up": "set-up, boot, host's trials",
+    "QEMU's start": "guest's trials",
+}
 
 
 @dataclass
@@ -65,7 +70,9 @@ class Score:
     phases: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     longest: float = 0.0
-    faults: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in (LOST, DOUBLED, CORRUPT, LEFT, UNEXPECTED)})
+    faults: dict[str, list[str]] = field(
+        default_factory=lambda: {name: [] for name in (LOST, DOUBLED, CORRUPT, LEFT, UNEXPECTED)}
+    )
 
     def fault(self, kind: str, where: str, things: Iterable[object]) -> None:
         self.faults[kind] += (found := [f"{where}: {thing}" for thing in things])

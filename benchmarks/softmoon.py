@@ -46,8 +46,25 @@ def _wire() -> Iterator[tuple[str, str]]:
         for name in names:
             _run("ip", "netns", "add", name)
             _run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-        _run("ip", "-n", names[0], "link", "add", "veth0", "address", LOADGEN_MAC, "type", "veth",
-             "peer", "name", "veth0", "netns", names[1], "address", DUT_MAC)
+        _run(
+            "ip",
+            "-n",
+            names[0],
+            "link",
+            "add",
+            "veth0",
+            "address",
+            LOADGEN_MAC,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "veth0",
+            "netns",
+            names[1],
+            "address",
+            DUT_MAC,
+        )
         for name in names:
             _run("ip", "-n", name, "link", "set", "veth0", "up")
         yield names[0], names[1]
@@ -65,13 +82,32 @@ class Lab:
         self.config.write_text('DPDKConfig { cli = { "--vdev", "net_af_packet0,iface=veth0" } }\n')
 
     def _moongen(self, namespace: str, program: str, *arguments: object) -> list[str]:
-        return ["ip", "netns", "exec", namespace, str(MOONGEN), str(MOONPROGS / program),
-                f"--dpdk-config={self.config}", *map(str, arguments)]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            namespace,
+            str(MOONGEN),
+            str(MOONPROGS / program),
+            f"--dpdk-config={self.config}",
+            *map(str, arguments),
+        ]
 
     def load(self, rate_kpps: float, seconds: float, *options: object) -> str:
         """Output of a load; whether samples came back is the caller's business."""
-        command = self._moongen(self.loadgen, "l2-load-latency.lua", 0, DUT_MAC, "-r", rate_kpps, "-T", seconds,
-                                "-f", self.directory / "histogram.csv", *options)
+        command = self._moongen(
+            self.loadgen,
+            "l2-load-latency.lua",
+            0,
+            DUT_MAC,
+            "-r",
+            rate_kpps,
+            "-T",
+            seconds,
+            "-f",
+            self.directory / "histogram.csv",
+            *options,
+        )
         return _run(*command, check=False).stdout
 
     def sent_frames(self) -> int:
@@ -91,8 +127,21 @@ class Lab:
         bytes_of = ",".join(f"0x{part}" for part in (DUT_MAC + ":" + LOADGEN_MAC).split(":"))
         packet.write_text(f"{{ {bytes_of}, 0x12, 0x34, fill(0, 46) }}\n")
         before = self.sent_frames()
-        output = _run("ip", "netns", "exec", self.loadgen, "trafgen", "--in", str(packet), "--out", "veth0",
-                      "--num", str(TRAFGEN_FRAMES), "--cpus", "1").stdout
+        output = _run(
+            "ip",
+            "netns",
+            "exec",
+            self.loadgen,
+            "trafgen",
+            "--in",
+            str(packet),
+            "--out",
+            "veth0",
+            "--num",
+            str(TRAFGEN_FRAMES),
+            "--cpus",
+            "1",
+        ).stdout
         match = re.search(r"(\d+) sec, (\d+) usec", output)
         return (self.sent_frames() - before) / (int(match[1]) + int(match[2]) / 1e6) / 1e3
 
@@ -120,8 +169,13 @@ def _measure_max_rate(lab: Lab) -> dict:
         ours.append(lab.softmoon_kpps())
     # each pair shares the machine's mood
     ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-    return {"name": "maximum rate, against trafgen", "unit": "kpps", "value": statistics.median(ours),
-            "reference": statistics.median(theirs), "ratio": ratio}
+    return {
+        "name": "maximum rate, against trafgen",
+        "unit": "kpps",
+        "value": statistics.median(ours),
+        "reference": statistics.median(theirs),
+        "ratio": ratio,
+    }
 
 
 def _measure_shares(lab: Lab) -> list[dict]:
@@ -134,11 +188,18 @@ def _measure_shares(lab: Lab) -> list[dict]:
 
     def row(name: str, rates: list[float], share: float) -> dict:
         ratio = statistics.median(rate / single for rate, single in zip(rates, one)) / share
-        return {"name": name, "unit": "kpps", "value": statistics.median(rates), "ratio": ratio,
-                "reference": statistics.median(one)}
+        return {
+            "name": name,
+            "unit": "kpps",
+            "value": statistics.median(rates),
+            "ratio": ratio,
+            "reference": statistics.median(one),
+        }
 
-    return [row("maximum rate of 2 load tasks, against 1", tasks, 1),
-            row(f"maximum rate to {GUESTS} guests, against {GOAL_GUESTS_SHARE:.0%} of that to 1", guests, GOAL_GUESTS_SHARE)]
+    return [
+        row("maximum rate of 2 load tasks, against 1", tasks, 1),
+        row(f"maximum rate to {GUESTS} guests, against {GOAL_GUESTS_SHARE:.0%} of that to 1", guests, GOAL_GUESTS_SHARE),
+    ]
 
 
 def _measure_rate_error(lab: Lab, rate_kpps: float) -> dict:
@@ -148,8 +209,13 @@ def _measure_rate_error(lab: Lab, rate_kpps: float) -> dict:
         lab.load(rate_kpps, seconds)
         errors.append(abs((lab.sent_frames() - before) / (rate_kpps * 1e3 * seconds) - 1))
     error = statistics.median(errors)
-    return {"name": f"rate error at {rate_kpps} kpps", "unit": "%", "value": error * 100,
-            "reference": GOAL_RATE_ERROR * 100, "ratio": GOAL_RATE_ERROR / max(error, 1e-6)}
+    return {
+        "name": f"rate error at {rate_kpps} kpps",
+        "unit": "%",
+        "value": error * 100,
+        "reference": GOAL_RATE_ERROR * 100,
+        "ratio": GOAL_RATE_ERROR / max(error, 1e-6),
+    }
 
 
 def _measure_median(lab: Lab) -> dict:
@@ -158,8 +224,13 @@ def _measure_median(lab: Lab) -> dict:
         output = lab.load(100, 2)
         medians.append(float(re.search(r"Quartiles: [\d.]+/([\d.]+)/", output)[1]) / 1e3)
     median = statistics.median(medians)
-    return {"name": "median round trip at 100 kpps, own reflector", "unit": "us", "value": median,
-            "reference": GOAL_MEDIAN_US, "ratio": GOAL_MEDIAN_US / median}
+    return {
+        "name": "median round trip at 100 kpps, own reflector",
+        "unit": "us",
+        "value": median,
+        "reference": GOAL_MEDIAN_US,
+        "ratio": GOAL_MEDIAN_US / median,
+    }
 
 
 def measure() -> list[dict]:

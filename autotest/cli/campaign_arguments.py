@@ -67,7 +67,9 @@ def _add_run_command(add: Adder) -> None:
         "end and name the difference (the default), keep them, or measure them again and keep the earlier ones in invalid/",
     )
     add_selection(parser)
-    parser.add_argument("--limit", type=positive, metavar="N", help="measure at most so many trials, then end; the next run goes on")
+    parser.add_argument(
+        "--limit", type=positive, metavar="N", help="measure at most so many trials, then end; the next run goes on"
+    )
     parser.add_argument(
         "--shuffle",
         type=whole_number,

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def load_campaign(
-    files: list[Path], accept: frozenset[Verdict] = frozenset(), narrowing: Narrowing | None = None
-) -> Campaign:
+def load_campaign(files: list[Path], accept: frozenset[Verdict] = frozenset(), narrowing: Narrowing | None = None) -> Campaign:
     """What these tests.conf describe, or a part of it; trials with a verdict of ``accept`` count as done.
 
     Raises:

@@ -111,9 +111,7 @@ def run_guest(options: argparse.Namespace) -> int:
         raise UsageError(f"-i {kind.name}: this interface is the host's own, no guest has it")
     if options.machine not in kind.machines:
         raise UsageError(f"-i {kind.name}: not with machine {options.machine}, only with {', '.join(kind.machines)}")
-    chosen = InterfaceOptions(
-        options.vhost, options.ioregionfd, options.queues, options.rx_queue_size, options.tx_queue_size
-    )
+    chosen = InterfaceOptions(options.vhost, options.ioregionfd, options.queues, options.rx_queue_size, options.tx_queue_size)
     _require_valid(kind, chosen)
     testbed = load_configuration(options)
     host, guest = with_overrides(testbed.host, testbed.guest, options.cpus, options.memory, options.disk)
@@ -245,5 +243,3 @@ def lab(options: argparse.Namespace) -> int:
             built_in.down()
     print("\n".join(built_in.status().lines()))
     return EXIT_OK
-
-

@@ -15,7 +15,9 @@ def add_report_commands(add: Adder) -> None:
     add_sources(parser)
     _add_format(parser)
     _add_plot_command(add)
-    parser = add("report", reporting.report, "Write a report: one HTML file, with charts and every trial.", "autotest report results")
+    parser = add(
+        "report", reporting.report, "Write a report: one HTML file, with charts and every trial.", "autotest report results"
+    )
     add_sources(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the file (default report.html in the output directory)"
@@ -58,9 +60,7 @@ def _add_plot_command(add: Adder) -> None:
         metavar="FORMAT,...",
         help=f"{', '.join(plots.FORMATS)} (default {','.join(plots.DEFAULT_FORMATS)}); may be repeated",
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIRECTORY", help="where the plots go (default: beside the results)"
-    )
+    parser.add_argument("-o", "--output", type=Path, metavar="DIRECTORY", help="where the plots go (default: beside the results)")
 
 
 def add_export_command(add: Adder) -> None:
@@ -124,5 +124,8 @@ def add_compare_command(add: Adder) -> None:
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--format", choices=("text", "markdown"), default="text", help="markdown: as GitHub and GitLab show it, what is wrong on top"
+        "--format",
+        choices=("text", "markdown"),
+        default="text",
+        help="markdown: as GitHub and GitLab show it, what is wrong on top",
     )

@@ -70,8 +70,12 @@ def add_testbed_commands(add: Adder) -> None:
         "A Python shell (IPython where it is installed) with host, guest, loadgen, plan and results as variables.",
         "echo 'print(host.ping())' | autotest shell",
     )
-    parser.add_argument("script", nargs="?", type=Path, metavar="FILE.py", help="run this Python program instead, with the same variables")
-    parser.add_argument("-t", "--tests", nargs="+", type=Path, default=[], metavar="FILE", help="tests of the plan (default ./tests.conf)")
+    parser.add_argument(
+        "script", nargs="?", type=Path, metavar="FILE.py", help="run this Python program instead, with the same variables"
+    )
+    parser.add_argument(
+        "-t", "--tests", nargs="+", type=Path, default=[], metavar="FILE", help="tests of the plan (default ./tests.conf)"
+    )
     for short, name in (("-H", "host"), ("-G", "guest"), ("-L", "loadgen")):
         parser.add_argument(short, f"--no-{name}", action="store_true", help=f"without {name}")
     add(

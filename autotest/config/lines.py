@@ -46,9 +46,7 @@ class IniText:
         self._indent = 0
         for number, line in enumerate(text.split("\n"), 1):
             self._read(number, line)
-        values = {
-            name: {key: "\n".join(lines).strip() for key, lines in keys.items()} for name, keys in self._lines.items()
-        }
+        values = {name: {key: "\n".join(lines).strip() for key, lines in keys.items()} for name, keys in self._lines.items()}
         self.defaults = values.pop(None)
         self.sections: dict[str, dict[str, str]] = values  # type: ignore[assignment]  # None was the only other key
 

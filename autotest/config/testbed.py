@@ -147,11 +147,7 @@ class Testbed:
     def missing(self, section: str, keys: Iterable[str], needed_by: str) -> list[Problem]:
         """The problems that arise when any of the section's keys has no value, with what needs it."""
         config = getattr(self, section)
-        return [
-            Problem(self.file, section, key, f"is missing: {needed_by} needs it")
-            for key in keys
-            if not getattr(config, key)
-        ]
+        return [Problem(self.file, section, key, f"is missing: {needed_by} needs it") for key in keys if not getattr(config, key)]
 
 
 _SECTIONS: dict[str, type] = {
@@ -274,7 +270,9 @@ def _clashes(testbed: Testbed, keys: Iterable[tuple[str, str]]) -> Iterator[Prob
 def _outside_the_lab(testbed: Testbed, lab: LabConfig) -> Iterator[Problem]:
     """Servers of the lab that would be looked for outside it: what is done to the lab would be done to the real network."""
     if lab.emulated_host and lab.sshd:
-        yield Problem(testbed.file, "lab", "sshd", "must be no with emulated_host: the emulated host has an SSH server of its own")
+        yield Problem(
+            testbed.file, "lab", "sshd", "must be no with emulated_host: the emulated host has an SSH server of its own"
+        )
     if lab.emulated_host and (testbed.host.netns or testbed.host.fqdn == "localhost"):
         yield Problem(testbed.file, "host", "fqdn", "must be a name for the emulated host, without netns: it is reached over SSH")
         return

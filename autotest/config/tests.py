@@ -59,9 +59,7 @@ def load_all(
     return sections
 
 
-def _load_section(
-    ini: IniFile, name: str, parameters: Sequence[Parameter], settings: Sequence[Setting]
-) -> Section:
+def _load_section(ini: IniFile, name: str, parameters: Sequence[Parameter], settings: Sequence[Setting]) -> Section:
     known = _known(parameters, settings)
     lists = {parameter.name: _load_list(ini, name, parameter) for parameter in parameters}
     single = {setting.name: _load_setting(ini, name, setting) for setting in settings}

@@ -166,7 +166,9 @@ def nics(value: str) -> tuple[tuple[str, str], ...]:
     for part in filter(None, (part.strip() for part in value.split(","))):
         words = part.split()
         if len(words) != 2:
-            raise ValueError(f"{quoted(part)} is not a NIC: expected PCI address and MAC address, like 0000:51:00.1 52:54:00:12:34:57")
+            raise ValueError(
+                f"{quoted(part)} is not a NIC: expected PCI address and MAC address, like 0000:51:00.1 52:54:00:12:34:57"
+            )
         found.append((pci_address(words[0]), mac(words[1])))
     for kind, names in zip(("PCI address", "MAC address"), zip(*found, strict=True), strict=False):
         if twice := [name for number, name in enumerate(names) if name in names[:number]]:
@@ -181,9 +183,7 @@ def ip_net(value: str) -> str:
     try:
         address = ipaddress.ip_interface(value)
     except ValueError:
-        raise ValueError(
-            f"{quoted(value)} is not an address with prefix length: expected one like 192.168.56.1/24"
-        ) from None
+        raise ValueError(f"{quoted(value)} is not an address with prefix length: expected one like 192.168.56.1/24") from None
     if address.ip.is_multicast or address.ip.is_unspecified or "%" in value:  # %: a zone, which can be any text
         raise ValueError(f"{quoted(value)} cannot be an interface's address: expected one like 192.168.56.1/24")
     return str(address)

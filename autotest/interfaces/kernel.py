@@ -157,5 +157,7 @@ KINDS = (
         macvtap=lambda host: host.test_macvtap,
     ),
     _emulated_on_tap("bridge-e1000", "e1000", "e1000", "an emulated Intel 82540EM over a tap in a bridge with the host's NIC"),
-    _emulated_on_tap("bridge-rtl8139", "rtl8139", "8139cp", "an emulated Realtek 8139 over a tap in a bridge with the host's NIC"),
+    _emulated_on_tap(
+        "bridge-rtl8139", "rtl8139", "8139cp", "an emulated Realtek 8139 over a tap in a bridge with the host's NIC"
+    ),
 )

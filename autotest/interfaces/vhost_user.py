@@ -64,9 +64,7 @@ def _set_up(host: Host, guest: bool) -> None:
         return
     if config.test_iface_addr is None:
         raise TestbedError(f"{host.name}: test_iface_addr is missing: vhost-user with test_iface_dpdk_driv needs it")
-    host.pci.bind(
-        config.test_iface_addr, config.test_iface_dpdk_driv, allowed=config.bind_in_use, mac=config.test_iface_mac
-    )
+    host.pci.bind(config.test_iface_addr, config.test_iface_dpdk_driv, allowed=config.bind_in_use, mac=config.test_iface_mac)
 
 
 def _attach(machine: VirtualMachine, options: InterfaceOptions) -> None:

@@ -128,9 +128,7 @@ class Lab:
             raise TestbedError(f"the lab needs {', '.join(found)}: apt-get install {packages}")
         keys = ("test_iface", "test_iface_mac")
         problems = [
-            problem
-            for section in ("host", "loadgen")
-            for problem in self.testbed.missing(section, keys, "the lab's wire")
+            problem for section in ("host", "loadgen") for problem in self.testbed.missing(section, keys, "the lab's wire")
         ]
         problems += self.testbed.missing("guest", ("ssh_config",), "the lab's guest")
         if self._emulated:

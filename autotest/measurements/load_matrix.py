@@ -156,10 +156,7 @@ SETTINGS = (
     Setting("retries", values.integer(0, 100), DEFAULT_RETRIES),
     Setting("accumulate", values.boolean, True),
     Setting("outputdir", lambda text: Path(values.path(text)).expanduser()),
-    *(
-        Setting(TOLERANCE_PREFIX + name, parse, getattr(DEFAULT_TOLERANCES, name))
-        for name, parse in _TOLERANCES.items()
-    ),
+    *(Setting(TOLERANCE_PREFIX + name, parse, getattr(DEFAULT_TOLERANCES, name)) for name, parse in _TOLERANCES.items()),
 )
 
 
@@ -194,8 +191,9 @@ RULES = (
     ),
     Rule(
         ("machine", "interface", "ioregionfd"),
-        lambda machine, interface, ioregionfd: bool(ioregionfd)
-        and (machine != "microvm" or not INTERFACE_KINDS[interface].ioregionfd),
+        lambda machine, interface, ioregionfd: (
+            bool(ioregionfd) and (machine != "microvm" or not INTERFACE_KINDS[interface].ioregionfd)
+        ),
         "ioregionfd only on microvm, and only with virtio",
     ),
     Rule(
@@ -235,9 +233,7 @@ RULES = (
     ),
     Rule(
         ("machine", "interface", "reflector"),
-        lambda machine, interface, reflector: machine == "host"
-        and interface != "pnic"
-        and REFLECTOR_KINDS[reflector].needs_pci,
+        lambda machine, interface, reflector: machine == "host" and interface != "pnic" and REFLECTOR_KINDS[reflector].needs_pci,
         "this reflector needs a PCI bus: with machine host only on pnic",
     ),
     Rule(

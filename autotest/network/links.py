@@ -234,7 +234,9 @@ class Links:
             if found.get("link") != lower:
                 raise TestbedError(f"{self._transport.name}: {name} is on {found.get('link')}, not {lower}: delete it first")
             if found.get("address", "").lower() != mac.lower():
-                raise TestbedError(f"{self._transport.name}: {name} has the address {found.get('address')}, not {mac}: delete it first")
+                raise TestbedError(
+                    f"{self._transport.name}: {name} has the address {found.get('address')}, not {mac}: delete it first"
+                )
         else:
             self._note("link", name=name, type=kind)
             self._ip("link", "add", "link", lower, "name", name, "address", mac, "type", kind, "mode", "bridge")
@@ -362,9 +364,7 @@ class Links:
             return False
         found = _kind(link)
         if found != kind:
-            raise TestbedError(
-                f"{self._transport.name}: {name} is {found}, not {kind}: give the testbed another name for it"
-            )
+            raise TestbedError(f"{self._transport.name}: {name} is {found}, not {kind}: give the testbed another name for it")
         return True
 
     def _ip(self, *arguments: str) -> None:

@@ -115,15 +115,11 @@ def inquire(
         raise QemuError(f"{transport.name}: {program}: {error}") from None
 
 
-def _run(
-    transport: Transport, program: str, commands: Sequence[_Object], timeout: float
-) -> tuple[str, Result, str]:
+def _run(transport: Transport, program: str, commands: Sequence[_Object], timeout: float) -> tuple[str, Result, str]:
     """The file that was started, how it ended, and what it wrote to its output."""
     asked = "".join(json.dumps(command | {"id": number}) + "\n" for number, command in enumerate(commands))
     try:
-        ended = transport.run(
-            ["sh", "-c", _START, program, *_ARGUMENTS], sudo=True, input=asked, timeout=timeout, check=False
-        )
+        ended = transport.run(["sh", "-c", _START, program, *_ARGUMENTS], sudo=True, input=asked, timeout=timeout, check=False)
     except CommandTimeout as error:
         wrote = f": {_tail(error.stderr)}" if error.stderr.strip() else ""
         raise QemuError(f"{transport.name}: {program}: it did not answer QMP and end within {timeout:g} s{wrote}") from None

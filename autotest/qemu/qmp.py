@@ -84,5 +84,3 @@ def is_listening(transport: Transport, socket_path: str) -> bool:
             return True
     except (ConnectError, QemuError):
         return False
-
-

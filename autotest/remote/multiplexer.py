@@ -51,9 +51,7 @@ class LocalTmux:
     def __init__(self, socket: str) -> None:
         import libtmux  # imported late: most commands never need it
 
-        self._server = (
-            libtmux.Server(socket_path=socket) if posixpath.isabs(socket) else libtmux.Server(socket_name=socket)
-        )
+        self._server = libtmux.Server(socket_path=socket) if posixpath.isabs(socket) else libtmux.Server(socket_name=socket)
 
     def new_session(self, name: str, command: Sequence[str], timeout: float) -> None:
         answer = self._ask(timeout, "new-session", *_new_session(name, command))

@@ -281,9 +281,7 @@ class SshTransport(Transport):
         if code in TIMEOUT_CODES and time.monotonic() - start >= timeout:
             raise self._timed_out(command, timeout, stderr)
         if code is None:
-            raise ConnectError(
-                f"{self.name}: no answer to {command[0]} within {timeout + grace:g} s: the connection is cut"
-            )
+            raise ConnectError(f"{self.name}: no answer to {command[0]} within {timeout + grace:g} s: the connection is cut")
         if code == -1:
             self.close()
             raise ConnectError(f"{self.name}: the connection was cut during {command_line(command)}")

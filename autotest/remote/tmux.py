@@ -35,7 +35,9 @@ _WRAPPER = (
 )
 # Behind sudo and into the namespace: the process is the command's own, not that of what leads to it. Field 22 of
 # proc(5)'s stat is the start time; the name before it is this shell's and holds no blanks.
-_NOTE_PROCESS = 'read -r stat <"/proc/$$/stat"; set -- "$stat" "$@"; echo $$ $(echo "$1" | cut -d " " -f 22) >"$0"; shift; exec "$@"'
+_NOTE_PROCESS = (
+    'read -r stat <"/proc/$$/stat"; set -- "$stat" "$@"; echo $$ $(echo "$1" | cut -d " " -f 22) >"$0"; shift; exec "$@"'
+)
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
 _LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 # tmux runs what stands in #() of a session's name, cuts one at a colon and changes a dot; and it is a file's name here.
@@ -250,8 +252,7 @@ class Session:
                 return True
             if ended is not None:
                 raise SessionError(
-                    f"{self._transport.name}: {self.name} ended with exit code {ended} before it wrote {text!r}:\n"
-                    f"{self.tail()}"
+                    f"{self._transport.name}: {self.name} ended with exit code {ended} before it wrote {text!r}:\n{self.tail()}"
                 )
             return False
 

@@ -154,7 +154,14 @@ def _case(trials: list[Trial], accept: Collection[Verdict]) -> Case:
     return Case(trials[0].parameters, tuple(trials), tuple(used), for_want and bool(used))
 
 
-_SHOWN = {"vhost": "vhost {}", "ioregionfd": "ioregionfd {}", "qemu": "QEMU {}", "size": "{} B", "runtime": "{} s", "rate": "{} kpps"}
+_SHOWN = {
+    "vhost": "vhost {}",
+    "ioregionfd": "ioregionfd {}",
+    "qemu": "QEMU {}",
+    "size": "{} B",
+    "runtime": "{} s",
+    "rate": "{} kpps",
+}
 _SHOWN |= {"queues": "queues {}", "rx_queue_size": "rx queue size {}", "tx_queue_size": "tx queue size {}"}
 _SHOWN |= {GUESTS: "{} guests", "weights": "weights {}"}
 

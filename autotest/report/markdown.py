@@ -15,9 +15,7 @@ MOST_ROWS: Final = 20
 """Tables with more rows than these are folded."""
 
 #: What can be, or begin, markup; the last two only at the beginning of a line, as the marks of lists.
-_MARKUP: Final = re.compile(
-    r"[\\`*_{}\[\]<>#|~&@$!]|:(?=//)|(?<=\bwww)\.|^[-+=](?=\s|$)|^\d+[.)](?=\s|$)", re.IGNORECASE
-)
+_MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>#|~&@$!]|:(?=//)|(?<=\bwww)\.|^[-+=](?=\s|$)|^\d+[.)](?=\s|$)", re.IGNORECASE)
 
 
 def escape(text: str) -> str:

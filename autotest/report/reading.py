@@ -228,8 +228,6 @@ def _keep_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-
-
 # -- files -------------------------------------------------------------------------------------------------
 
 
@@ -337,9 +335,7 @@ def _incomplete(file: str, problem: str, found: Figures | None = None) -> Readin
     return Reading(Verdict.INCOMPLETE, problem, figures=found, complaints=(Complaint(file, problem),))
 
 
-def _latencies(
-    name: TrialName, contents: Mapping[str, bytes], summary: Summary | None
-) -> tuple[Summary | Histogram | None, str]:
+def _latencies(name: TrialName, contents: Mapping[str, bytes], summary: Summary | None) -> tuple[Summary | Histogram | None, str]:
     """The summary or, where there is none, what is wrong with the file."""
     if summary is not None:
         return summary, ""

@@ -88,9 +88,7 @@ def _table(cases: list[Case]) -> tuple[list[str], list[list[str]]]:
         [str(case.samples) if case.used else "-" for case in cases],
         [f"{len(case.used)}/{len(case.trials)}" for case in cases],
     ]
-    taken = sum(
-        2 + max(map(len, (*title.split("\n"), *cells))) for title, cells in zip(_HEADER[:-1], columns, strict=True)
-    )
+    taken = sum(2 + max(map(len, (*title.split("\n"), *cells))) for title, cells in zip(_HEADER[:-1], columns, strict=True))
     width = max(_LEAST_VERDICT_WIDTH, WIDTH - taken)
     verdicts = [_verdicts(case, width) for case in cases]
     rows: list[Sequence[str]] = []

@@ -32,6 +32,7 @@ from autotest.results.verdicts import Verdict
 
 __all__ = ["Complaint", "Parameters", "Results", "Trial", "Value", "parameters_of", "read_results"]
 
+
 @dataclass(frozen=True)
 class Trial:
     """One trial.

@@ -48,6 +48,7 @@ from autotest.results.store import INVALID_DIRECTORY, ResultStore
 STATE_FILE: Final = ".autotest-accumulated.json"
 STATE_VERSION: Final = 2
 
+
 @dataclass(frozen=True, slots=True)
 class Accumulated:
     """One test case: the repetitions that were summed, and whether its file had to be written or taken away."""

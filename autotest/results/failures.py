@@ -82,9 +82,7 @@ def _is_open(failure: NotedFailure, is_done: Callable[[TrialName], bool], measur
         return not is_done(trial)
     if not failure.labels:
         return False  # nothing that could be looked up
-    return not any(
-        (failure.time is None or last > failure.time) and failure.concerns(labels) for labels, last in measured
-    )
+    return not any((failure.time is None or last > failure.time) and failure.concerns(labels) for labels, last in measured)
 
 
 def _whole(labels: frozenset[str]) -> frozenset[str]:

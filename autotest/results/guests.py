@@ -164,9 +164,7 @@ def _file_contradiction(
     return ""
 
 
-def counter_mismatch(
-    guests: Sequence[GuestFigures], sent: int | None, received: int | None, margin: int
-) -> str:
+def counter_mismatch(guests: Sequence[GuestFigures], sent: int | None, received: int | None, margin: int) -> str:
     """How the guests' frames contradict the device's totals by more than ``margin``; empty where they do not.
 
     What the device received beyond them would be loss of the guests, though it came back. Where a guest was sent little, its

@@ -181,7 +181,9 @@ def render_infix(
     flags = f"vhost{'on' if vhost else 'off'}_ioregionfd{'on' if ioregionfd else 'off'}"
     chosen = (queues, rx_queue_size, tx_queue_size)
     if chosen != (None, None, None):
-        flags += "".join(f"_{mark}{value}" for mark, value in zip(QEMU_CHOOSES.values(), chosen, strict=True) if value is not None)
+        flags += "".join(
+            f"_{mark}{value}" for mark, value in zip(QEMU_CHOOSES.values(), chosen, strict=True) if value is not None
+        )
     if guests is not None and guests > 1:
         flags += f"_guests{guests}"
         if weights is not None and weights != EVEN:

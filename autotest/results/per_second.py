@@ -55,9 +55,7 @@ def dropouts(output: MoonGenOutput) -> tuple[int, ...] | None:
     return tuple(silent) if works else None
 
 
-def _inner_seconds(
-    received: Counter, sent: Counter
-) -> Iterator[tuple[int, tuple[float, float], tuple[float, float]]]:
+def _inner_seconds(received: Counter, sent: Counter) -> Iterator[tuple[int, tuple[float, float], tuple[float, float]]]:
     """Number, RX rates and TX rates of all seconds that have both, without the first and the last."""
     pairs = zip(itertools.count(1), received.rates(), sent.rates(), strict=False)  # an RX line may be left over
     next(pairs, None)

@@ -118,8 +118,7 @@ def new_record(name: TrialName, contents: Mapping[str, bytes], trial: Mapping[st
         **trial,
         "verdict": str(verdict),
         "files": {
-            kind: {"name": name.file(kind), "size": len(content), "sha256": sha256(content)}
-            for kind, content in contents.items()
+            kind: {"name": name.file(kind), "size": len(content), "sha256": sha256(content)} for kind, content in contents.items()
         },
     }
     if trial.get("accepted") and not verdict.is_done and _unusable_content(contents, trial):

@@ -56,7 +56,9 @@ class _Known(NamedTuple):
         recorded = identity.get("hash") if isinstance(identity, dict) else None
         can_be_accepted = stored.verdict is not Verdict.VALID and not stored.unacceptable
         is_accepted = can_be_accepted and bool(record.get("accepted"))
-        return cls(stored.verdict, is_accepted, recorded if isinstance(recorded, str) else None, can_be_accepted, Timing.of(record))
+        return cls(
+            stored.verdict, is_accepted, recorded if isinstance(recorded, str) else None, can_be_accepted, Timing.of(record)
+        )
 
     def counts(self, accept: Collection[Verdict]) -> bool:
         return self.verdict.is_done or self.is_accepted or (self.can_be_accepted and self.verdict in accept)

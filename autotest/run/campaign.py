@@ -100,7 +100,9 @@ class Campaign:
         lines = [f"<campaign of {self.kind.name}>"]
         for section in self.sections:
             done, to_do = found[id(section), True], found[id(section), False]
-            lines.append(f"[{section.name}] in {section.settings['outputdir']}: {done + to_do} trials, {done} done, {to_do} to do")
+            lines.append(
+                f"[{section.name}] in {section.settings['outputdir']}: {done + to_do} trials, {done} done, {to_do} to do"
+            )
         return "\n".join(lines)
 
     def store(self, section: Section) -> ResultStore:

@@ -367,7 +367,9 @@ def _change_line(change: Change) -> dict[str, Any]:
 
 def _read_change(line: Mapping[str, Any]) -> Change:
     details = {key: _text(value) for key, value in dict(line["details"]).items()}
-    return Change(_number(line["change"]), _text(line["server"]), _text(line["kind"]), details, _text(line["boot"]), _text(line["machine"]))
+    return Change(
+        _number(line["change"]), _text(line["server"]), _text(line["kind"]), details, _text(line["boot"]), _text(line["machine"])
+    )
 
 
 def _number(value: Any) -> int:

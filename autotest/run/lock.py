@@ -170,7 +170,9 @@ def is_whole(who: Any) -> bool:
 
 def _refusal(who: dict[str, Any]) -> str:
     if "pid" not in who:
-        return f"the host's record of who holds the testbed is damaged: look into {_FOLDER} there, or autotest recover --take-over"
+        return (
+            f"the host's record of who holds the testbed is damaged: look into {_FOLDER} there, or autotest recover --take-over"
+        )
     refusal = f"the testbed is in use by {describe(who)}: wait for its end, or end it"
     if is_dead(who) is None:
         refusal += "; if that machine is gone: autotest recover --take-over"

@@ -124,9 +124,7 @@ class _Walk:
         self.sections = {
             id(section): SectionStatus(section, Path(section.settings["outputdir"])) for section in campaign.sections
         }
-        self._present = {
-            section.directory: campaign.store(section.section).present() for section in self.sections.values()
-        }
+        self._present = {section.directory: campaign.store(section.section).present() for section in self.sections.values()}
         self._noted = {directory: read_failures(directory) for directory in self._present}
         self._failed_trials = {
             (directory, trial.infix, trial.repetition): 0

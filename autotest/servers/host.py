@@ -36,9 +36,7 @@ class Host(DeviceUnderTest):
 
     config: HostConfig
 
-    def __init__(
-        self, testbed: Testbed, transport: Transport | None = None, journal: Journal | None = None
-    ) -> None:
+    def __init__(self, testbed: Testbed, transport: Transport | None = None, journal: Journal | None = None) -> None:
         super().__init__("host", testbed.host, transport, journal)
         self.testbed = testbed
         self.functions: tuple[str, ...] = ()

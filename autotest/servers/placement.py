@@ -177,16 +177,13 @@ def _listed(control: Qmp, command: str, key: str, kind: type) -> list[dict[str, 
     answer = control.command(command)
     wanted = {"thread-id": int, key: kind}
     if not isinstance(answer, list) or not all(
-        isinstance(each, dict) and all(type(each.get(name)) is expected for name, expected in wanted.items())
-        for each in answer
+        isinstance(each, dict) and all(type(each.get(name)) is expected for name, expected in wanted.items()) for each in answer
     ):
         raise QemuError(f"QMP {command}: no answer that QEMU gives: {str(answer)[:100]!r}")
     return answer
 
 
-def _guest_roles(
-    found: Iterable[Thread], vcpus: Mapping[int, str], iothreads: Mapping[int, str]
-) -> dict[str, list[Thread]]:
+def _guest_roles(found: Iterable[Thread], vcpus: Mapping[int, str], iothreads: Mapping[int, str]) -> dict[str, list[Thread]]:
     """QEMU's threads by role, named, in the order in which they get CPUs: vCPUs by number, vhost by queue, as they began."""
     by_id = {thread.tid: thread for thread in found}
     of_vcpus = [replace(by_id.pop(tid), name=name) for tid, name in vcpus.items()]
@@ -210,9 +207,7 @@ def _place(
     number: int = 1,
 ) -> tuple[Thread, ...]:
     """Note how the threads are, place them, and see that they are. Those made meanwhile get what the role ``others`` gets."""
-    wanted = {
-        thread: each for role, found in with_roles.items() for thread, each in _shares(config, role, found, number).items()
-    }
+    wanted = {thread: each for role, found in with_roles.items() for thread, each in _shares(config, role, found, number).items()}
     role_of = {(thread.tid, thread.start): (role, thread) for role, found in with_roles.items() for thread in found}
     maker = next((thread for thread in wanted if thread.tid == pid), next(iter(wanted)))
     of_others = setting(*_wanted(config, others)) if configured(config, [others]) else None

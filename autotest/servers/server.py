@@ -225,9 +225,7 @@ class Server:
         # To cd a dash is the folder before, to sha256sum the standard input: behind ./ both are only names.
         place = target if target.startswith("/") else f"./{target}"
         asked = [f"./{name}" for name in names]
-        listing = self.run(
-            ["sh", "-c", 'cd -- "$0" 2>/dev/null && sha256sum -- "$@" 2>/dev/null', place, *asked], check=False
-        )
+        listing = self.run(["sh", "-c", 'cd -- "$0" 2>/dev/null && sha256sum -- "$@" 2>/dev/null', place, *asked], check=False)
         there = parse_sha256sums(listing.stdout)
         copied = 0
         for path, name in zip(files, names, strict=True):

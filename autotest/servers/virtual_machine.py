@@ -286,7 +286,9 @@ class VirtualMachine:
         driver = guest.find_nic(mac)
         self.facts["driver"] = driver
         if kind.guest_driver not in (None, driver):
-            log.warning("%s: the driver of %s is %s, not %s as usual", guest.name, guest.nic, driver or "unknown", kind.guest_driver)
+            log.warning(
+                "%s: the driver of %s is %s, not %s as usual", guest.name, guest.nic, driver or "unknown", kind.guest_driver
+            )
 
     # -- whether it works ------------------------------------------------------------------------------------
 

@@ -56,9 +56,7 @@ class Load:
         means = [self.sizes.mean(number) for number in range(1, len(self.weights) + 1)]
         return sum(mean * weight for mean, weight in zip(means, self.weights, strict=True)) / sum(self.weights)
 
-    def run(
-        self, loadgen: LoadGen, rate: int, seconds: float, fetch: Mapping[str, Path], hear: Hear = unheard
-    ) -> ProgramEnd:
+    def run(self, loadgen: LoadGen, rate: int, seconds: float, fetch: Mapping[str, Path], hear: Hear = unheard) -> ProgramEnd:
         """Send it, and wait until all that comes back is back.
 
         Args:

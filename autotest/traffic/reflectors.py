@@ -121,11 +121,15 @@ def _xdp_checksum(server: Server, local_programs: Path, is_there: bool) -> str |
 REFLECTOR_KINDS = {
     kind.name: kind
     for kind in (
+        ReflectorKind("moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down, _moongen_check, _moongen_checksum),
         ReflectorKind(
-            "moongen", moongen.KEYS, True, True, _moongen_up, _moongen_down, _moongen_check, _moongen_checksum
-        ),
-        ReflectorKind(
-            "xdp", ("test_iface", "test_iface_mac", "xdp_reflector_dir"), False, False, _xdp_up, _xdp_down, _xdp_check,
+            "xdp",
+            ("test_iface", "test_iface_mac", "xdp_reflector_dir"),
+            False,
+            False,
+            _xdp_up,
+            _xdp_down,
+            _xdp_check,
             _xdp_checksum,
         ),  # fmt: skip
     )

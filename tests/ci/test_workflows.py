@@ -57,7 +57,9 @@ def test_what_comes_after_measuring_runs_whatever_came_before(steps):
 
 
 def test_what_was_measured_is_kept_under_a_name_of_this_attempt_and_the_newest_is_fetched(steps):
-    restore, save = (next(step["with"] for step in steps if f"cache/{what}@" in step.get("uses", "")) for what in ("restore", "save"))
+    restore, save = (
+        next(step["with"] for step in steps if f"cache/{what}@" in step.get("uses", "")) for what in ("restore", "save")
+    )
     assert restore["key"] == save["key"] and "run_id" in save["key"] and "run_attempt" in save["key"]
     assert save["key"].startswith(restore["restore-keys"]) and restore["path"] == save["path"] == "nightly"
 

@@ -207,7 +207,7 @@ def test_the_first_failure_is_counted_in_the_call_that_tells_of_it(tmp_path: Pat
 def test_a_command_that_hangs_delays_nothing_and_is_ended_with_all_that_it_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    command = program(tmp_path, f'#!/bin/sh\nsleep 77 &\necho $! >{tmp_path}/pid\nwait\n')
+    command = program(tmp_path, f"#!/bin/sh\nsleep 77 &\necho $! >{tmp_path}/pid\nwait\n")
     notification = Notification([command], ABOUT, pause=0, deadline=0.5)
     begin = time.monotonic()
     notification.fails(Failure("a", "r"))
@@ -245,7 +245,7 @@ def test_a_command_that_fails_is_a_warning_and_one_that_ends_is_none(
 @pytest.mark.parametrize("about", ["the end", "a failure"])
 @pytest.mark.usefixtures("interrupts")
 def test_an_interruption_ends_the_waiting_for_the_last_call_and_the_command(tmp_path: Path, about: str) -> None:
-    command = program(tmp_path, f'#!/bin/sh\necho $$ >{tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nsleep 77\n')
+    command = program(tmp_path, f"#!/bin/sh\necho $$ >{tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nsleep 77\n")
     notification = Notification([command], ABOUT)
     if about == "a failure":
         notification.fails(Failure("a", "r"))
@@ -265,11 +265,15 @@ def test_an_interruption_ends_the_waiting_for_the_last_call_and_the_command(tmp_
 
 
 def test_an_interruption_while_the_first_one_is_told_ends_the_command_too(tmp_path: Path) -> None:
-    command = program(tmp_path, f'#!/bin/sh\necho $$ >{tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nsleep 77\n')
+    command = program(tmp_path, f"#!/bin/sh\necho $$ >{tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nsleep 77\n")
     arguments = [*fake_campaign.write(tmp_path), "--notify", command]
     environment = os.environ | {"PYTHONPATH": str(ROOT), fake_campaign.TRIAL_SECONDS: "30"}
     with subprocess.Popen(
-        [sys.executable, fake_campaign.__file__, *arguments], stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=interruptible
+        [sys.executable, fake_campaign.__file__, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=interruptible,
     ) as process:
         assert process.stderr
         next(line for line in process.stderr if "set up in" in line)

@@ -201,7 +201,9 @@ def test_completion_asks_no_machine() -> None:
         everything = attributes({"host": servers.host}, "host.")
         assert {"host.run(", "host.links", "host.boot", "host.name"} <= set(everything)
         assert not {"transport", "links", "pci", "boot", "state_dir"} & set(vars(servers.host))
-        assert not any("._" in name for name in everything) and "host._note_file(" in attributes({"host": servers.host}, "host._n")
+        assert not any("._" in name for name in everything) and "host._note_file(" in attributes(
+            {"host": servers.host}, "host._n"
+        )
         assert attributes({}, "nobody.x") == []
 
 
@@ -320,7 +322,7 @@ def test_a_terminal_that_closes_ends_it_in_order(shell: Shell, folder: Path, net
 def test_a_line_that_swallows_its_end_is_ended_all_the_same(shell: Shell, folder: Path, netns: str) -> None:
     shell.line("host.links.add_bridge('br')")
     shell.line("import time")
-    shell.type("exec('try:\\n print(\"sle\" + \"eps\", flush=True); time.sleep(60)\\nexcept BaseException: time.sleep(60)')\r")
+    shell.type('exec(\'try:\\n print("sle" + "eps", flush=True); time.sleep(60)\\nexcept BaseException: time.sleep(60)\')\r')
     shell.shows("sleeps")
     shell.hang_up()
     assert shell.end() == 130

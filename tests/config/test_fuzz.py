@@ -384,7 +384,10 @@ def test_a_dry_run_of_any_files_shows_the_tree_or_the_problems(  # type: ignore[
     testbed_texts = [re.sub(r"moonprogs_dir = (\.\./)?moonprogs\n", programs, file.read_text()) for file in REAL["testbed"]]
     tests_texts = [file.read_text() for file in REAL["tests"]]
     run(testbed_texts[0], tests_texts[0])
-    run(testbed_texts[0], "[t]\nmachines = pcvm\ninterfaces = bridge\nreflectors = xdp\nrates = 1\nsizes = 60\nruntimes = 1\noutputdir = o\n")
+    run(
+        testbed_texts[0],
+        "[t]\nmachines = pcvm\ninterfaces = bridge\nreflectors = xdp\nrates = 1\nsizes = 60\nruntimes = 1\noutputdir = o\n",
+    )
     assert codes == {0}
     run("[hots]", "[x]\nx = y")
     one_of_the_two = st.one_of(

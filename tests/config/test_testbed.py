@@ -116,8 +116,9 @@ def test_a_file_with_byte_order_mark_loads(tmp_path: Path) -> None:
 def test_injected_variables_are_there_even_with_dollar_signs(tmp_path: Path) -> None:
     folder = tmp_path / "a$b"
     folder.mkdir()
-    content = minimal(host="moongen_dir = ${projectDirectory}/x\nxdp_reflector_dir = ${projectDirectoryParent}/"
-                           "${projectDirectoryName}")
+    content = minimal(
+        host="moongen_dir = ${projectDirectory}/x\nxdp_reflector_dir = ${projectDirectoryParent}/${projectDirectoryName}"
+    )
     file = tmp_path / "autotest.conf"
     file.write_text(content)
     host = load_testbed(file, folder).host
@@ -214,9 +215,7 @@ LAB = (
     "[host]\nfqdn = localhost\nnetns = ${lab:host_netns}\n[guest]\nfqdn = g\nnetns = hn\n"
     "[loadgen]\nfqdn = localhost\nnetns = ${lab:loadgen_netns}\n"
 )
-LAB_OVER_SSH = (
-    "[lab]\nsshd = yes\n[host]\nfqdn = h\ntmux_socket = th\n[guest]\nfqdn = g\n[loadgen]\nfqdn = l\ntmux_socket = tl\n"
-)
+LAB_OVER_SSH = "[lab]\nsshd = yes\n[host]\nfqdn = h\ntmux_socket = th\n[guest]\nfqdn = g\n[loadgen]\nfqdn = l\ntmux_socket = tl\n"
 
 
 @pytest.mark.parametrize(

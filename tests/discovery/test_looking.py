@@ -156,6 +156,7 @@ def test_programs_and_files_are_found_in_the_usual_places(tmp_path: Path, monkey
 
 # -- PCI devices -------------------------------------------------------------------------------------------
 
+
 def test_a_machine_with_pci_nics_is_seen_as_it_is() -> None:
     """What Debian 12 answered on a q35 machine with an IOMMU, three Intel cards and an admin NIC over which SSH came."""
     recorded = json.loads((Path(__file__).parent / "recorded/emulated-host.json").read_text())

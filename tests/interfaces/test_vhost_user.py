@@ -32,23 +32,29 @@ STAYS = 'print("io packet forwarding\\nPress enter to exit")\nsys.stdin.read()'
         (
             KERNEL_NIC,
             1,
-            ("dpdk-testpmd -v --lcores=0@(0-1),1@(0-1) --no-telemetry --no-pci --no-huge -m 256 --no-shconf "
-             "--vdev=net_af_packet0,iface=nic,qpairs=1 --vdev=net_vhost0,iface=/run/s,queues=1,client=1 "
-             "-- --forward-mode=io --auto-start --rxq=1 --txq=1 --no-numa --total-num-mbufs=8192"),
+            (
+                "dpdk-testpmd -v --lcores=0@(0-1),1@(0-1) --no-telemetry --no-pci --no-huge -m 256 --no-shconf "
+                "--vdev=net_af_packet0,iface=nic,qpairs=1 --vdev=net_vhost0,iface=/run/s,queues=1,client=1 "
+                "-- --forward-mode=io --auto-start --rxq=1 --txq=1 --no-numa --total-num-mbufs=8192"
+            ),
         ),
         (
             KERNEL_NIC,
             4,
-            ("dpdk-testpmd -v --lcores=0@(0-1),1@(0-1) --no-telemetry --no-pci --no-huge -m 352 --no-shconf "
-             "--vdev=net_af_packet0,iface=nic,qpairs=4 --vdev=net_vhost0,iface=/run/s,queues=4,client=1 "
-             "-- --forward-mode=io --auto-start --rxq=4 --txq=4 --no-numa --total-num-mbufs=32768"),
+            (
+                "dpdk-testpmd -v --lcores=0@(0-1),1@(0-1) --no-telemetry --no-pci --no-huge -m 352 --no-shconf "
+                "--vdev=net_af_packet0,iface=nic,qpairs=4 --vdev=net_vhost0,iface=/run/s,queues=4,client=1 "
+                "-- --forward-mode=io --auto-start --rxq=4 --txq=4 --no-numa --total-num-mbufs=32768"
+            ),
         ),
         (
             DPDK_NIC,
             2,
-            ("/opt/testpmd -v --lcores=0@(0-1),1@(0-1) --no-telemetry --in-memory -a 0000:51:00.0 "
-             "--vdev=net_vhost0,iface=/run/s,queues=2,client=1 "
-             "-- --forward-mode=io --auto-start --rxq=2 --txq=2 --total-num-mbufs=16384"),
+            (
+                "/opt/testpmd -v --lcores=0@(0-1),1@(0-1) --no-telemetry --in-memory -a 0000:51:00.0 "
+                "--vdev=net_vhost0,iface=/run/s,queues=2,client=1 "
+                "-- --forward-mode=io --auto-start --rxq=2 --txq=2 --total-num-mbufs=16384"
+            ),
         ),
     ],
 )

@@ -44,9 +44,7 @@ class Started(Exception):
 
 @pytest.mark.parametrize("kind", ALL, ids=str)
 def test_command_line_of_each_kind(make_host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, kind: InterfaceKind) -> None:
-    host = make_host(
-        vmux_path="/opt/vmux", vmux_socket_path="/run/v.sock", test_iface_addr=NIC, test_iface_vfio_driv="vfio-pci"
-    )
+    host = make_host(vmux_path="/opt/vmux", vmux_socket_path="/run/v.sock", test_iface_addr=NIC, test_iface_vfio_driv="vfio-pci")
     seen: list[str] = []
 
     def start(machine: VirtualMachine, session: Any, command: list[str], *rest: object) -> None:
@@ -146,7 +144,7 @@ def test_what_is_no_socket_stays_where_the_socket_shall_be_and_is_named(
     ("lines", "reason"),
     [
         ('sys.exit("failed to initialize vfio consumer")', "vmux ended with exit code 1:\nfailed to initialize vfio consumer"),
-        (f'{LISTENS}\nsys.stdout.flush()\nsignal.raise_signal(signal.SIGABRT)', "vmux ended with exit code 134:\nlistening"),
+        (f"{LISTENS}\nsys.stdout.flush()\nsignal.raise_signal(signal.SIGABRT)", "vmux ended with exit code 134:\nlistening"),
         ('print("probing")\ntime.sleep(60)', "vmux: to make its socket {socket}: not within 1 s:\nprobing"),
     ],
 )

@@ -102,9 +102,7 @@ def test_a_wrong_qemu_fails_its_own_set_up_only(lab: LabCommand, tests: Campaign
     tests.write(qemus="broken:/nonexistent/qemu-system-x86_64, good:")
     log = lab.run("test-load-lat-file", str(tests.file), code=1)
     assert "/nonexistent/qemu-system-x86_64" in log
-    assert [path.name for path in tests.trials()] == [
-        "trial_pcvm_bridge_good_vhostoff_ioregionfdoff_xdp_5kpps_60B_1s_rep0.json"
-    ]
+    assert [path.name for path in tests.trials()] == ["trial_pcvm_bridge_good_vhostoff_ioregionfdoff_xdp_5kpps_60B_1s_rep0.json"]
 
 
 def test_host_and_loadgen_over_ssh_give_the_same_kind_of_results(ssh_lab: LabCommand, tests: CampaignFile):

@@ -288,7 +288,9 @@ def test_a_set_up_whose_trials_fail_the_same_way_is_given_up_and_its_siblings_go
     tests.write(**ON_HOST, reflectors="xdp, moongen", rates="6, 7, 8, 9, 10", retries="0")
     with RunningCampaign(LabCommand(config, lab.before), tests) as campaign:
         log = campaign.end(code=1)
-    assert log.count("frames sent, 0 came back") == 3 + 3 + 2  # seen, summed up, and why the others are not tried: at once, and at the end
+    assert (
+        log.count("frames sent, 0 came back") == 3 + 3 + 2
+    )  # seen, summed up, and why the others are not tried: at once, and at the end
     others = "all others with machine host, interface pnic, reflector xdp"
     assert f"failed: {others}: not tried: 3 test cases before failed the same way" in log and "(2 trials)" in log
     assert "5 trials done, 5 failed" in log

@@ -36,9 +36,7 @@ def an_image(folder: Path) -> GuestImage:
     return image
 
 
-def a_testbed(
-    lab: LabConfig, host: str = "h", guest: str = "g", loadgen: str = "l", socket: str = "at-hostile"
-) -> Testbed:
+def a_testbed(lab: LabConfig, host: str = "h", guest: str = "g", loadgen: str = "l", socket: str = "at-hostile") -> Testbed:
     configs = (
         HostConfig(fqdn=host, tmux_socket=socket),
         GuestConfig(fqdn=guest),
@@ -61,9 +59,7 @@ def test_what_the_configuration_says_is_what_ssh_reads_or_it_is_refused(
     values[place] = value
     host, guest, loadgen, netns, other, address = values
     monkeypatch.setattr(ssh, "_host_key", lambda directory, image: "ssh-ed25519 BBBB\n")
-    lab = LabConfig(
-        directory=str(tmp_path), host_netns=netns, loadgen_netns=other, guest_address=f"{address}/24", sshd=True
-    )
+    lab = LabConfig(directory=str(tmp_path), host_netns=netns, loadgen_netns=other, guest_address=f"{address}/24", sshd=True)
     address = address.partition("/")[0]
     try:
         ssh.write_client_files(a_testbed(lab, host, guest, loadgen), lab, tmp_path, image)
@@ -89,9 +85,7 @@ def test_what_the_configuration_says_is_what_ssh_reads_or_it_is_refused(
 
 
 def test_ssh_and_sshd_read_the_files_of_a_lab(image: GuestImage, tmp_path: Path) -> None:
-    lab = LabConfig(
-        directory=str(tmp_path), host_netns="a.b_1", loadgen_netns="c", guest_address="10.0.0.9/24", sshd=True
-    )
+    lab = LabConfig(directory=str(tmp_path), host_netns="a.b_1", loadgen_netns="c", guest_address="10.0.0.9/24", sshd=True)
     (tmp_path / "image").symlink_to(image.directory)
     ssh.write_client_files(a_testbed(lab, "host-1", "guest.example", "loadgen"), lab, tmp_path, image)
     for file in ("ssh_config", "known_hosts", "a.b_1/host_key", "a.b_1/authorized_keys", "a.b_1/sshd_config"):
@@ -164,9 +158,7 @@ def test_the_hook_of_mmdebstrap_gets_just_its_arguments_whatever_folder_the_reci
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr(
-        build, "run", lambda command, **options: commands.append([str(word) for word in command]) or b""
-    )
+    monkeypatch.setattr(build, "run", lambda command, **options: commands.append([str(word) for word in command]) or b"")
     for name in (name.replace("/", "-") for name in HOSTILE if 0 < len(name) < 100 and "\udcff" not in name):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)

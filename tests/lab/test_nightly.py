@@ -75,7 +75,9 @@ def test_good_nights_pass_a_worse_one_fails_and_what_is_measured_is_not_measured
     assert "## Compared with the last good night, 1001" in again.summary
 
     dropping = xdp_reflector(tmp_path / "xdp", PROJECT / "tests/moonprogs/lossy_reflector.bpf.c")
-    server.variables["NIGHTLY_TESTBED"] = str(with_keys(steady, tmp_path / "worse.conf", host={"xdp_reflector_dir": dropping}).config)
+    server.variables["NIGHTLY_TESTBED"] = str(
+        with_keys(steady, tmp_path / "worse.conf", host={"xdp_reflector_dir": dropping}).config
+    )
     worse = server.run("1003")
     assert worse.code == 1, worse.output
     assert "# Night 1003: not good" in worse.summary and "## Compared with the last good night, 1002" in worse.summary

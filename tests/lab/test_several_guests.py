@@ -140,7 +140,9 @@ def assert_on_the_wire(wire: FrameCounts, trials: list[dict]) -> None:
 def test_a_guest_that_drops_every_tenth_frame_reads_ten_percent_and_its_neighbours_none(
     lab: LabCommand, tests: CampaignFile, tmp_path: Path
 ):
-    dropping = (xdp_reflector(tmp_path / "xdp", PROJECT / "tests/moonprogs/lossy_reflector.bpf.c") / "reflector.bpf.o").read_bytes()
+    dropping = (
+        xdp_reflector(tmp_path / "xdp", PROJECT / "tests/moonprogs/lossy_reflector.bpf.c") / "reflector.bpf.o"
+    ).read_bytes()
     tests.write(machines="microvm", guests="3", rates="3", runtimes="2", cooldown="5")
     with RunningCampaign(lab, tests) as campaign:
         campaign.wait_for(lambda: campaign.log.count(BOOTED) == 3, "three boots")
@@ -231,9 +233,7 @@ def test_only_where_it_is_allowed_guests_that_cannot_boot_are_left_out_and_named
         ("vhost-user", "microvm", {}),
     ],
 )
-def test_frames_come_back_from_each_of_two_guests(
-    lab: LabCommand, tests: CampaignFile, interface: str, machine: str, more: dict
-):
+def test_frames_come_back_from_each_of_two_guests(lab: LabCommand, tests: CampaignFile, interface: str, machine: str, more: dict):
     tests.write(machines=machine, interfaces=interface, guests="2", rates="1", runtimes="2", **more)
     with RunningCampaign(lab, tests) as campaign:
         log = campaign.end()

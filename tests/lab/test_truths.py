@@ -60,7 +60,9 @@ def measured(
                 found[rate].append(record)
         if all(len(each) >= least for each in found.values()):
             return found
-    raise AssertionError(f"the sender does not keep up: {[(record['infix'], record['reason']) for record in records(tests.results)]}")
+    raise AssertionError(
+        f"the sender does not keep up: {[(record['infix'], record['reason']) for record in records(tests.results)]}"
+    )
 
 
 # -- loss --------------------------------------------------------------------------------------------------
@@ -185,7 +187,6 @@ def test_the_same_case_measured_twice_compares_as_no_difference_and_one_that_los
     chance = "--alpha=0.01"  # of a difference that is none; one in every repetition is still found
     assert "4 comparisons of 1 test case: 4 no difference" in lab.run("compare", chance, str(first), str(second), code=0)
     assert re.search(r"loss .* regression\n", lab.run("compare", chance, str(first), str(worse), code=1))
-
 
 
 # -- generators and reflectors that are wrong --------------------------------------------------------------

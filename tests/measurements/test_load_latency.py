@@ -146,7 +146,11 @@ def test_every_tolerance_is_a_setting_whose_default_it_is() -> None:
 def test_the_examples_and_the_page_name_every_tolerance_with_its_default(repository: Path) -> None:
     example, page = (repository / "tests.conf").read_text(), (repository / "docs/verdicts.md").read_text()
     for field in dataclasses.fields(Tolerances):
-        shown = f"{Decimal(str(field.default)) * 100:f}".rstrip("0").rstrip(".") + " %" if field.type == "float" else str(field.default)
+        shown = (
+            f"{Decimal(str(field.default)) * 100:f}".rstrip("0").rstrip(".") + " %"
+            if field.type == "float"
+            else str(field.default)
+        )
         assert f"# tolerance_{field.name} = {shown}\n" in example
         assert f"| `tolerance_{field.name}` | {shown} |" in page
     for verdict in Verdict:

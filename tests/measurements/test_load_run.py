@@ -42,9 +42,7 @@ class FakeLoadGen:
     def __init__(self, end: ProgramEnd, histogram: str | None) -> None:
         self.end, self.histogram = end, histogram
 
-    def run_load(
-        self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], hear: Hear, **_: Any
-    ) -> ProgramEnd:
+    def run_load(self, program: str, arguments: Sequence[str], *, fetch: Mapping[str, Path], hear: Hear, **_: Any) -> ProgramEnd:
         hear("[INFO]  load paced by software\n")
         hear(sample.second("0.02 10", "0.02 10"))
         if self.histogram is not None:
@@ -88,7 +86,12 @@ def test_a_trial_has_its_files_its_figures_and_its_verdict(tmp_path: Path) -> No
     assert trial.problem is None and trial.record["verdict"] == "valid"
     assert {kind: path.read_text()[:5] for kind, path in trial.files.items()} == {"output": "EAL: ", "histogram": "10000"}
     figures = trial.record["figures"]
-    assert (figures["sent"], figures["received"], figures["interface_sent"], figures["interface_received"]) == (300_000, 299_000, 300_004, 299_003)
+    assert (figures["sent"], figures["received"], figures["interface_sent"], figures["interface_received"]) == (
+        300_000,
+        299_000,
+        300_004,
+        299_003,
+    )
     assert (figures["dropout_seconds"], figures["contradiction"]) == (0, "")
 
 
@@ -100,7 +103,10 @@ def test_a_generator_that_claims_more_than_it_sent_is_found_out(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "output",
-    [sample.output(150_000, 150_000) + SAID.format(150_000, "15.000", 150_000), sample.output(150_000, 150_000, seconds=sample.second() * 14)],
+    [
+        sample.output(150_000, 150_000) + SAID.format(150_000, "15.000", 150_000),
+        sample.output(150_000, 150_000, seconds=sample.second() * 14),
+    ],
     ids=["it says so", "by its lines"],
 )
 def test_a_generator_that_stops_early_leaves_an_incomplete_trial(tmp_path: Path, output: str) -> None:
@@ -160,7 +166,9 @@ def test_a_generator_that_ended_before_it_said_anything_is_an_error_with_its_las
 def test_a_clock_that_was_set_disturbs_the_trial(tmp_path: Path, jump: float | None, verdict: str) -> None:
     trial = measured(tmp_path, clock_jump=jump)
     assert trial.record["verdict"] == verdict
-    assert (trial.record["reason"] == "") == (verdict == "valid") and (verdict == "valid" or f"{jump:+.2f} s" in trial.record["reason"])
+    assert (trial.record["reason"] == "") == (verdict == "valid") and (
+        verdict == "valid" or f"{jump:+.2f} s" in trial.record["reason"]
+    )
 
 
 def test_what_broke_is_asked_only_where_frames_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +251,10 @@ def test_one_guest_that_is_left_of_two_is_measured_as_one(tmp_path: Path) -> Non
 
 def test_something_worse_than_missing_guests_is_told_instead(tmp_path: Path) -> None:
     trial = of_guests(tmp_path, *EVEN[:2], (75_000, 0), (75_000, 75_000), guests=(1, 2, 3, 5), missing={"guest4": "no SSH"})
-    assert (trial.record["verdict"], trial.record["reason"]) == ("no-reflection", "of 75000 frames sent to guest3, none came back")
+    assert (trial.record["verdict"], trial.record["reason"]) == (
+        "no-reflection",
+        "of 75000 frames sent to guest3, none came back",
+    )
     assert trial.blames_set_up and trial.record["missing_guests"] == {"guest4": "no SSH"}
 
 
@@ -261,7 +272,10 @@ def test_guests_histograms_that_cannot_be_read_are_kept_with_the_reason(tmp_path
 
 def test_guests_without_any_histogram_are_found_out(tmp_path: Path) -> None:
     trial = of_guests(tmp_path, *EVEN, histograms=None)
-    assert trial.record["verdict"] == "incomplete" and "100 latency samples of guest, its histogram holds 0" in trial.record["reason"]
+    assert (
+        trial.record["verdict"] == "incomplete"
+        and "100 latency samples of guest, its histogram holds 0" in trial.record["reason"]
+    )
     assert "guests" not in trial.files
 
 

@@ -38,7 +38,7 @@ def main(path: str, *options: str) -> None:
                 continue
             back = bytearray(frame[6:12] + frame[:6] + frame[12:])
             if foreign and seen % foreign == 0:
-                back[GUEST_AT:GUEST_AT + 4] = (1000).to_bytes(4, "little")
+                back[GUEST_AT : GUEST_AT + 4] = (1000).to_bytes(4, "little")
             wire.send(back)
     except OSError:  # closed by the signal
         pass

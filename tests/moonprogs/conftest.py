@@ -24,8 +24,10 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def dpdk_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("softmoon") / "dpdk-conf.lua"
-    path.write_text('DPDKConfig { cli = { "--no-huge", "-m", "256", "--no-pci", "--file-prefix", "test", '
-                    '"--vdev", "net_af_packet0,iface=veth0,qpairs=2" } }\n')
+    path.write_text(
+        'DPDKConfig { cli = { "--no-huge", "-m", "256", "--no-pci", "--file-prefix", "test", '
+        '"--vdev", "net_af_packet0,iface=veth0,qpairs=2" } }\n'
+    )
     return path
 
 
@@ -42,8 +44,22 @@ def wire(dpdk_config: Path) -> Iterator[Wire]:
             created.append(machine)
             # no neighbour discovery: every frame on the wire is the test's
             run("ip", "netns", "exec", machine.namespace, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-        loadgen.ip("link", "add", "veth0", "address", LOADGEN_MAC, "type", "veth",
-                   "peer", "name", "veth0", "netns", dut.namespace, "address", DUT_MAC)
+        loadgen.ip(
+            "link",
+            "add",
+            "veth0",
+            "address",
+            LOADGEN_MAC,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "veth0",
+            "netns",
+            dut.namespace,
+            "address",
+            DUT_MAC,
+        )
         for machine in (loadgen, dut):
             machine.ip("link", "set", "veth0", "up")
         yield Wire(loadgen, dut)
@@ -56,8 +72,10 @@ def wire(dpdk_config: Path) -> Iterator[Wire]:
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[[str], Path]:
     """Write a MoonGen program of the given text."""
+
     def write(text: str) -> Path:
         path = tmp_path / "program.lua"
         path.write_text(text)
         return path
+
     return write

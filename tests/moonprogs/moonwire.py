@@ -38,8 +38,16 @@ class Machine:
 
     def command(self, program: str | Path, *arguments: object) -> list[str]:
         path = MOONPROGS / program  # an absolute path stays itself
-        return ["ip", "netns", "exec", self.namespace, str(MOONGEN), str(path), f"--dpdk-config={self.config}",
-                *map(str, arguments)]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self.namespace,
+            str(MOONGEN),
+            str(path),
+            f"--dpdk-config={self.config}",
+            *map(str, arguments),
+        ]
 
     def moongen(self, program: str | Path, *arguments: object, timeout: float = 20) -> subprocess.CompletedProcess[str]:
         """Run a MoonGen program to its end."""

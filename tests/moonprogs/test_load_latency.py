@@ -14,14 +14,19 @@ from moonwire import DUT_MAC, ROOT, Machine, Wire, wait_until
 
 PER_SECOND = re.compile(
     r"^\x1b\[(?:1;36|0;34)m\[Device: id=(\d+)\] (RX|TX)\x1b\[0m: "
-    r"([\d.]+) Mpps, (\d+) Mbit/s \((\d+) Mbit/s with framing\)$", re.M)
+    r"([\d.]+) Mpps, (\d+) Mbit/s \((\d+) Mbit/s with framing\)$",
+    re.M,
+)
 FINAL = re.compile(
     r"^\x1b\[(?:1;36|0;34)m\[Device: id=(?P<id>\d+)\] (?P<direction>RX|TX)\x1b\[0m: "
     r"(?:[\d.]+|nan) \(StdDev (?:[\d.]+|nan)\) Mpps, (?:\d+|nan) \(StdDev (?:\d+|nan)\) Mbit/s "
     r"\((?:\d+|nan) Mbit/s with framing\), "
-    r"total (?P<packets>\d+) packets with (?P<bytes>\d+) bytes \(incl\. CRC\)$", re.M)
+    r"total (?P<packets>\d+) packets with (?P<bytes>\d+) bytes \(incl\. CRC\)$",
+    re.M,
+)
 SAMPLES = re.compile(
-    r"^Samples: (\d+), Average: ([\d.]+) ns, StdDev: ([\d.]+) ns, Quartiles: ([\d.]+)/([\d.]+)/([\d.]+) ns$", re.M)
+    r"^Samples: (\d+), Average: ([\d.]+) ns, StdDev: ([\d.]+) ns, Quartiles: ([\d.]+)/([\d.]+)/([\d.]+) ns$", re.M
+)
 SAVING = re.compile(r"^\x1b\[1;37m\[INFO\]  Saving histogram to '(.*)'\x1b\[0m$", re.M)
 
 # Of the offered load; a busy machine may take the generator off its CPU at the very end of a run of a second.
@@ -132,11 +137,14 @@ def test_frames_larger_than_the_default_buffers_are_sent(wire: Wire, tmp_path: P
 
 
 def test_only_what_the_driver_accepted_is_reported_and_a_full_interface_does_not_delay_the_end(
-        wire: Wire, tmp_path: Path) -> None:
+    wire: Wire, tmp_path: Path
+) -> None:
     # nobody reads this tap: its queue takes 1000 frames (txqueuelen) and the driver refuses the rest
     holder = subprocess.Popen(
-        ["ip", "netns", "exec", wire.loadgen.namespace, sys.executable, "-c", HOLD_TAP], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE)
+        ["ip", "netns", "exec", wire.loadgen.namespace, sys.executable, "-c", HOLD_TAP],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     try:
         assert holder.stdout.readline() == b"held\n"
         wire.loadgen.ip("link", "set", "tap0", "up")
@@ -178,8 +186,9 @@ def test_sigint_ends_the_load_in_order_with_final_lines_and_histogram(wire: Wire
 
 def test_second_sigint_aborts(wire: Wire, tmp_path: Path, program) -> None:
     log = tmp_path / "stubborn.log"
-    path = program("local mg = require 'moongen'\n"
-                   "function master() print('started') while true do mg.sleepMillisIdle(10) end end\n")
+    path = program(
+        "local mg = require 'moongen'\nfunction master() print('started') while true do mg.sleepMillisIdle(10) end end\n"
+    )
     process = wire.loadgen.start(path, log=log)
     wait_until(lambda: "started" in log.read_text(), "program started")
 

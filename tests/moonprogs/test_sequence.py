@@ -39,8 +39,10 @@ def turns(weights: str, n: int) -> list[int]:
 
 def decks(size: str, n: int = 1, seed: int = 1, task: int = 0) -> list[list[int]]:
     """The deck of every guest."""
-    [everything, first] = lua(f'local decks, first = sizes.newDecks(arguments({n}, "{size}", {seed}), {task})\n'
-                              f'print(list(decks, first[{n}])) print(list(first, {n} + 1))')
+    [everything, first] = lua(
+        f'local decks, first = sizes.newDecks(arguments({n}, "{size}", {seed}), {task})\n'
+        f"print(list(decks, first[{n}])) print(list(first, {n} + 1))"
+    )
     return [everything[start:end] for start, end in pairwise(first)]
 
 
@@ -51,14 +53,17 @@ def test_turns_are_smooth_and_in_proportion_to_the_weights() -> None:
     assert Counter(turns("300:2:51", 3)) == {0: 300, 1: 2, 2: 51}
 
 
-@pytest.mark.parametrize("size, shares", [
-    ("imix", {60: 7, 590: 4, 1514: 1}),
-    ("60:700+590:400+1514:100", {60: 7, 590: 4, 1514: 1}),
-    ("100", {100: 1}),
-    ("100:5+200:0", {100: 1}),
-    ("60:1+61:1+60:1", {60: 2, 61: 1}),
-    ("60:9999+1514:1", {60: 9999, 1514: 1}),
-])
+@pytest.mark.parametrize(
+    "size, shares",
+    [
+        ("imix", {60: 7, 590: 4, 1514: 1}),
+        ("60:700+590:400+1514:100", {60: 7, 590: 4, 1514: 1}),
+        ("100", {100: 1}),
+        ("100:5+200:0", {100: 1}),
+        ("60:1+61:1+60:1", {60: 2, 61: 1}),
+        ("60:9999+1514:1", {60: 9999, 1514: 1}),
+    ],
+)
 def test_a_deck_holds_every_size_in_its_exact_proportion(size: str, shares: dict[int, int]) -> None:
     [deck] = decks(size)
 
@@ -72,8 +77,8 @@ def test_every_part_of_a_deck_is_in_proportion() -> None:
 
     assert len(deck) == 4080
     for start in range(0, len(deck), 24):
-        assert Counter(deck[start:start + 24]) == {60: 14, 590: 8, 1514: 2}
-    assert len({tuple(deck[start:start + 24]) for start in range(0, len(deck), 24)}) > 100
+        assert Counter(deck[start : start + 24]) == {60: 14, 590: 8, 1514: 2}
+    assert len({tuple(deck[start : start + 24]) for start in range(0, len(deck), 24)}) > 100
 
 
 def test_huge_counts_are_rounded_to_a_deck_of_65536_by_largest_remainder() -> None:
@@ -99,7 +104,23 @@ def test_decks_differ_by_guest_task_and_seed_and_by_nothing_else() -> None:
 def test_the_generator_is_the_same_everywhere() -> None:
     # the order that LuaJIT 2.1 gives: a change of it would change what a seed means
     assert decks("60:1+61:1+62:1+63:1+64:1+65:1+66:1+67:1")[0][:16] == [
-        61, 64, 63, 60, 61, 65, 66, 63, 65, 67, 60, 66, 64, 62, 62, 67]
+        61,
+        64,
+        63,
+        60,
+        61,
+        65,
+        66,
+        63,
+        65,
+        67,
+        60,
+        66,
+        64,
+        62,
+        62,
+        67,
+    ]
 
 
 def test_every_order_is_about_equally_frequent() -> None:

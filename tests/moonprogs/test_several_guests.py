@@ -14,7 +14,9 @@ from moonwire import DUT_MAC, MOONPROGS, ROOT, Wire, wait_until
 
 GUEST = re.compile(
     r"^\x1b\[1;37m\[INFO\]  Guest (\d+) \(([0-9a-f:]{17})\): sent (\d+) frames with (\d+) bytes, "
-    r"received (\d+) frames with (\d+) bytes \(incl\. CRC\), (\d+) latency samples\x1b\[0m$", re.M)
+    r"received (\d+) frames with (\d+) bytes \(incl\. CRC\), (\d+) latency samples\x1b\[0m$",
+    re.M,
+)
 TOTAL = re.compile(r"(RX|TX)\x1b\[0m: .*, total (\d+) packets with (\d+) bytes")
 TEST_FRAMES = re.compile(r"Test frames: sent (\d+) in ([\d.]+) s, received (\d+), (\d+) of them in a drain of ([\d.]+) s")
 FIRST = "52:54:00:fa:00:60"
@@ -49,8 +51,9 @@ class Output(str):
         return {direction: (int(frames), int(size)) for direction, frames, size in TOTAL.findall(self)}
 
 
-def measure(wire: Wire, histogram: Path, addresses: str, *options: object, program: str | Path = "l2-load-latency.lua",
-            status: int = 0) -> Output:
+def measure(
+    wire: Wire, histogram: Path, addresses: str, *options: object, program: str | Path = "l2-load-latency.lua", status: int = 0
+) -> Output:
     """Run the load for half a second at 5 kpps, unless the options say otherwise."""
     result = wire.loadgen.moongen(program, 0, addresses, "-r", 5, "-T", 0.5, "-f", histogram, *options)
     assert result.returncode == status, result.stdout + result.stderr
@@ -65,8 +68,19 @@ class Peer:
         self._dut = wire.dut
         with log.open("w") as output:
             process = subprocess.Popen(
-                ["ip", "netns", "exec", wire.dut.namespace, sys.executable, str(Path(__file__).parent / "capturing_peer.py"),
-                 str(self._record), *options], stdout=output, stderr=subprocess.STDOUT)
+                [
+                    "ip",
+                    "netns",
+                    "exec",
+                    wire.dut.namespace,
+                    sys.executable,
+                    str(Path(__file__).parent / "capturing_peer.py"),
+                    str(self._record),
+                    *options,
+                ],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         wire.dut.processes.append(process)
         wait_until(lambda: "peer ready" in log.read_text(), "peer ready", 10)
 
@@ -113,8 +127,7 @@ def test_frames_that_one_guest_drops_are_its_loss_and_only_its(wire: Wire, tmp_p
 
     guests = measure(wire, tmp_path / "h.csv", FIRST, "--count", 3, "-s", 100, "--drain", 0.2).guests
 
-    assert [guest.received for guest in guests] == [
-        guests[0].sent, guests[1].sent - guests[1].sent // 10, guests[2].sent]
+    assert [guest.received for guest in guests] == [guests[0].sent, guests[1].sent - guests[1].sent // 10, guests[2].sent]
     assert guests[1].sent // 10 > 10
     assert [guest.received_bytes for guest in guests] == [guest.received * 104 for guest in guests]
     assert [guest.samples for guest in guests] == [guest.received for guest in guests]
@@ -134,7 +147,8 @@ def test_sizes_on_the_wire_are_in_proportion_for_every_guest(wire: Wire, tmp_pat
     assert sizes[first] != sizes[second]  # shuffled, each in its own way
     assert output.totals["TX"][1] == sum(size + 4 for _, size in frames)
     assert [guest.sent_bytes for guest in output.guests] == [
-        sum(size + 4 for size in sizes[mac]) for mac in (first, second, third)]
+        sum(size + 4 for size in sizes[mac]) for mac in (first, second, third)
+    ]
     assert [guest.received_bytes for guest in output.guests] == [guest.sent_bytes for guest in output.guests]
 
 
@@ -230,7 +244,8 @@ def test_one_address_gets_frames_of_the_one_size_in_bursts_too(wire: Wire, tmp_p
 
 @pytest.mark.parametrize("tasks", [2, 3])
 def test_the_totals_are_those_of_all_load_tasks_and_the_drain_ends_when_all_is_back(
-        wire: Wire, tmp_path: Path, tasks: int) -> None:
+    wire: Wire, tmp_path: Path, tasks: int
+) -> None:
     reflect(wire, tmp_path)
 
     output = measure(wire, tmp_path / "h.csv", FIRST, "--count", 2, "-s", "imix", "-t", tasks, "--drain", 5)
@@ -258,7 +273,8 @@ end
 
 @pytest.mark.parametrize("late, least, most", [(150, 0.5, 0.64), (1500, 1.5, 4)], ids=["in time", "too late"])
 def test_load_tasks_begin_together_or_the_time_is_that_from_the_first_to_the_last(
-        wire: Wire, tmp_path: Path, late: int, least: float, most: float) -> None:
+    wire: Wire, tmp_path: Path, late: int, least: float, most: float
+) -> None:
     reflect(wire, tmp_path)
     program = tmp_path / "late.lua"
     program.write_text(LATE % (MOONPROGS, late))
@@ -307,11 +323,14 @@ def test_a_thousand_guests_are_told_apart(wire: Wire, tmp_path: Path) -> None:
 
 def test_only_accepted_frames_are_a_guests(wire: Wire, tmp_path: Path) -> None:
     # nobody reads this tap: its queue takes 1000 frames (txqueuelen) and the driver refuses the rest
-    hold = ("import fcntl, os, struct, sys\n"
-            "fcntl.ioctl(os.open('/dev/net/tun', os.O_RDWR), 0x400454CA, struct.pack('16sH', b'tap0', 0x1002))\n"
-            "print('held', flush=True)\nsys.stdin.read()\n")
-    holder = subprocess.Popen(["ip", "netns", "exec", wire.loadgen.namespace, sys.executable, "-c", hold],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    hold = (
+        "import fcntl, os, struct, sys\n"
+        "fcntl.ioctl(os.open('/dev/net/tun', os.O_RDWR), 0x400454CA, struct.pack('16sH', b'tap0', 0x1002))\n"
+        "print('held', flush=True)\nsys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        ["ip", "netns", "exec", wire.loadgen.namespace, sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     try:
         assert holder.stdout.readline() == b"held\n"
         wire.loadgen.ip("link", "set", "tap0", "up")
@@ -372,28 +391,30 @@ def test_with_hardware_time_stamps_one_task_samples_all_guests_and_another_count
     assert "[WARN]" not in output
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    ([f"{FIRST},{FIRST}"], f"mac has '{FIRST}' twice"),
-    ([f"{FIRST},"], "mac must look like 52:54:00:12:34:56, not ''"),
-    ([f"{FIRST},53:54:00:00:00:01"], "mac must be the address of one machine, not the group address '53:54:00:00:00:01'"),
-    ([f"{FIRST},{DUT_MAC}", "--count", "2"], "count goes with one address, the first; there are 2"),
-    ([FIRST, "--count", "1001"], "count must be a whole number from 1 to 1000"),
-    (["fe:ff:ff:ff:ff:fe", "--count", "3"], "count 3 is too much: only 2 addresses from fe:ff:ff:ff:ff:fe on"),
-    (["52:ff:ff:ff:ff:fe", "--count", "3"], "count 3 is too much: only 2 addresses from 52:ff:ff:ff:ff:fe on"),
-    ([FIRST, "--count", "3", "--weights", "2:1"], "weights must be one number for each address: there are 2 numbers"),
-    ([FIRST, "--count", "2", "--weights", "2:0"], "weights must be whole numbers of at least 1, like 3:1, not '0'"),
-    ([FIRST, "--count", "2", "--weights", "2:1.5"], "weights must be whole numbers of at least 1, like 3:1, not '1.5'"),
-    ([FIRST, "--count", "2", "--weights", "65536:1"], "weights must not sum to more than 65536"),
-    ([FIRST, "-s", "60:1+59:2"], "size must be a whole number from 60 to 9014, not '59' in '60:1+59:2'"),
-    ([FIRST, "-s", "60:0+90:0"], "size needs a weight above 0"),
-    ([FIRST, "-s", "60:1+90"], "size must be like 60, imix, 60:7+590:4+1514:1 or @FILE, not '90'"),
-    ([FIRST, "-s", "60:-1"], "size must have whole numbers from 0"),
-    ([FIRST, "-s", "60~imix"], "size must not have more entries than there are addresses: 2 for 1"),
-    ([FIRST, "-s", "@/nosuch/file"], "size cannot be read from the file: /nosuch/file: No such file"),
-    ([FIRST, "--seed", "-1"], "seed must be a whole number from 0"),
-])
-def test_what_cannot_be_is_told_with_usage_before_anything_is_touched(
-        wire: Wire, arguments: list[str], complaint: str) -> None:
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        ([f"{FIRST},{FIRST}"], f"mac has '{FIRST}' twice"),
+        ([f"{FIRST},"], "mac must look like 52:54:00:12:34:56, not ''"),
+        ([f"{FIRST},53:54:00:00:00:01"], "mac must be the address of one machine, not the group address '53:54:00:00:00:01'"),
+        ([f"{FIRST},{DUT_MAC}", "--count", "2"], "count goes with one address, the first; there are 2"),
+        ([FIRST, "--count", "1001"], "count must be a whole number from 1 to 1000"),
+        (["fe:ff:ff:ff:ff:fe", "--count", "3"], "count 3 is too much: only 2 addresses from fe:ff:ff:ff:ff:fe on"),
+        (["52:ff:ff:ff:ff:fe", "--count", "3"], "count 3 is too much: only 2 addresses from 52:ff:ff:ff:ff:fe on"),
+        ([FIRST, "--count", "3", "--weights", "2:1"], "weights must be one number for each address: there are 2 numbers"),
+        ([FIRST, "--count", "2", "--weights", "2:0"], "weights must be whole numbers of at least 1, like 3:1, not '0'"),
+        ([FIRST, "--count", "2", "--weights", "2:1.5"], "weights must be whole numbers of at least 1, like 3:1, not '1.5'"),
+        ([FIRST, "--count", "2", "--weights", "65536:1"], "weights must not sum to more than 65536"),
+        ([FIRST, "-s", "60:1+59:2"], "size must be a whole number from 60 to 9014, not '59' in '60:1+59:2'"),
+        ([FIRST, "-s", "60:0+90:0"], "size needs a weight above 0"),
+        ([FIRST, "-s", "60:1+90"], "size must be like 60, imix, 60:7+590:4+1514:1 or @FILE, not '90'"),
+        ([FIRST, "-s", "60:-1"], "size must have whole numbers from 0"),
+        ([FIRST, "-s", "60~imix"], "size must not have more entries than there are addresses: 2 for 1"),
+        ([FIRST, "-s", "@/nosuch/file"], "size cannot be read from the file: /nosuch/file: No such file"),
+        ([FIRST, "--seed", "-1"], "seed must be a whole number from 0"),
+    ],
+)
+def test_what_cannot_be_is_told_with_usage_before_anything_is_touched(wire: Wire, arguments: list[str], complaint: str) -> None:
     result = wire.loadgen.moongen("l2-load-latency.lua", 0, *arguments)
 
     assert result.returncode == 1

@@ -13,18 +13,21 @@ def moongen(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(MOONGEN), *map(str, arguments)], capture_output=True, text=True, timeout=20, **options)
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    ([], "missing argument 'dev'"),
-    (["0"], "missing argument 'mac'"),
-    (["zero", DUT_MAC], "dev must be a whole number"),
-    (["0", "nowhere"], "mac must look like"),
-    (["0", DUT_MAC, "-r", "fast"], "rate must be a number"),
-    (["0", DUT_MAC, "-r", "-1"], "rate must be a number"),
-    (["0", DUT_MAC, "-s", "59"], "size must be a whole number from 60"),
-    (["0", DUT_MAC, "-T"], "option '-T' requires an argument"),
-    (["0", DUT_MAC, "--nonsense"], "unknown option '--nonsense'"),
-    (["0", DUT_MAC, "more"], "too many arguments"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        ([], "missing argument 'dev'"),
+        (["0"], "missing argument 'mac'"),
+        (["zero", DUT_MAC], "dev must be a whole number"),
+        (["0", "nowhere"], "mac must look like"),
+        (["0", DUT_MAC, "-r", "fast"], "rate must be a number"),
+        (["0", DUT_MAC, "-r", "-1"], "rate must be a number"),
+        (["0", DUT_MAC, "-s", "59"], "size must be a whole number from 60"),
+        (["0", DUT_MAC, "-T"], "option '-T' requires an argument"),
+        (["0", DUT_MAC, "--nonsense"], "unknown option '--nonsense'"),
+        (["0", DUT_MAC, "more"], "too many arguments"),
+    ],
+)
 def test_wrong_arguments_give_usage_and_error_on_stderr_and_exit_1(arguments: list[str], complaint: str) -> None:
     result = moongen(MOONPROGS / "l2-load-latency.lua", *arguments)
 
@@ -51,14 +54,22 @@ def test_missing_program_and_missing_configuration_are_told_in_one_line(tmp_path
         assert len(result.stderr.splitlines()) == 1 and "nosuch" in result.stderr
 
 
-@pytest.mark.parametrize("call, name", [
-    ("require('device').config{ port = 0 }:l2Filter(1)", "softmoon: device:l2Filter is not supported"),
-    ("require('moongen').startTaskOnCore(1)", "softmoon: mg.startTaskOnCore is not supported"),
-    ("require('device').config{ port = 0 }:getTxQueue(0):sendWithDelay()", "softmoon: txQueue:sendWithDelay is not supported"),
-    ("require('filter')", "softmoon: module 'filter' is not supported"),
-    ("require('timestamping'):newTimestamper(require('device').config{ port = 0 }:getTxQueue(0))",
-     "tx timestamping is not supported"),
-])
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        ("require('device').config{ port = 0 }:l2Filter(1)", "softmoon: device:l2Filter is not supported"),
+        ("require('moongen').startTaskOnCore(1)", "softmoon: mg.startTaskOnCore is not supported"),
+        (
+            "require('device').config{ port = 0 }:getTxQueue(0):sendWithDelay()",
+            "softmoon: txQueue:sendWithDelay is not supported",
+        ),
+        ("require('filter')", "softmoon: module 'filter' is not supported"),
+        (
+            "require('timestamping'):newTimestamper(require('device').config{ port = 0 }:getTxQueue(0))",
+            "tx timestamping is not supported",
+        ),
+    ],
+)
 def test_call_that_softmoon_lacks_fails_by_name(wire: Wire, program, call: str, name: str) -> None:
     result = wire.loadgen.moongen(program(f"function master() {call} end\n"))
 

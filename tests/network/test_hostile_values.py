@@ -68,9 +68,7 @@ def test_a_hostile_name_is_one_argument_behind_its_keyword(use: str, name: str, 
                 return 1
             of = named(command)
             data = {"info_kind": kind, "info_data": {"type": "tap"}} if kind else {}
-            return link_answer(
-                of, flags=["UP"] if up else [], linkinfo=data, xdp={"mode": 2, "prog": {"id": 1}}, link="nic"
-            )
+            return link_answer(of, flags=["UP"] if up else [], linkinfo=data, xdp={"mode": 2, "prog": {"id": 1}}, link="nic")
         if "neighbour" in command:
             return '[{"dst": "10.0.0.2"}]'
         return '[{"addr_info": [{"local": "10.0.0.1", "prefixlen": 24}]}]' if "-json" in command else ""

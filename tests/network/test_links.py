@@ -166,9 +166,7 @@ def test_a_nic_that_is_not_there_is_an_error_that_names_it(links: Links) -> None
         links.add_macvtap("mvt", "eth9", MAC)
 
 
-def test_carrier_is_waited_for_and_its_absence_has_a_deadline(
-    links: Links, netns: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_carrier_is_waited_for_and_its_absence_has_a_deadline(links: Links, netns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     links.up("nic")
     links.wait_for_carrier("nic")
     ip(netns, "link", "set", "peer", "down")
@@ -297,7 +295,5 @@ def test_the_admin_network_goes_up_and_down_and_spares_foreign_links(links: Link
         ("macvtap", "microvm", MAC),
     ],
 )
-def test_the_load_is_sent_to_the_mac_of_the_device_under_test(
-    testbed: Testbed, interface: str, machine: str, mac: str
-) -> None:
+def test_the_load_is_sent_to_the_mac_of_the_device_under_test(testbed: Testbed, interface: str, machine: str, mac: str) -> None:
     assert INTERFACE_KINDS[interface].dut_mac(machine, testbed) == mac

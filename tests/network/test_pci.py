@@ -176,7 +176,9 @@ def test_two_nics_have_their_names_again_though_the_kernel_gives_the_lowest_one_
 def test_a_name_that_another_interface_has_by_now_is_told(pci: PciDevices, kernel: FakeKernel, notes: list[Any]) -> None:
     pci.bind(NIC, "vfio-pci")
     kernel.upper("eth1")
-    with pytest.raises(TestbedError, match="the interface of 0000:01:00.0 was eth1 and is eth3 now, because another has its name"):
+    with pytest.raises(
+        TestbedError, match="the interface of 0000:01:00.0 was eth1 and is eth3 now, because another has its name"
+    ):
         restore(pci, notes)
     assert kernel.driver_of(NIC) == "e1000e"
 
@@ -288,7 +290,9 @@ def test_a_probe_that_binds_nothing_is_seen_though_the_kernel_calls_it_a_success
     kernel.register("vfio-pci")
     before = kernel.state()
     kernel.set(inert=[NIC])
-    with pytest.raises(TestbedError, match="vfio-pci was asked for 0000:01:00.0, but it has no driver: the kernel does not say why"):
+    with pytest.raises(
+        TestbedError, match="vfio-pci was asked for 0000:01:00.0, but it has no driver: the kernel does not say why"
+    ):
         pci.bind(NIC, "vfio-pci")
     kernel.set(inert=[])
     assert restore(pci, notes) and kernel.state() == before
@@ -412,7 +416,9 @@ def test_a_nic_with_another_mac_address_than_configured_is_not_the_one(pci: PciD
     assert f"{NIC} is not the NIC with 52:54:00:00:99:99, it is eth1 with {NIC_MAC}" in str(raised.value) and notes == []
 
 
-def test_only_network_devices_are_bound_unless_another_kind_is_asked_for(pci: PciDevices, kernel: FakeKernel, notes: list[Any]) -> None:
+def test_only_network_devices_are_bound_unless_another_kind_is_asked_for(
+    pci: PciDevices, kernel: FakeKernel, notes: list[Any]
+) -> None:
     kernel.module("nvme", takes="1b36:0010")
     path = kernel.device("0000:04:00.0", "1b36:0010", group=20, driver="nvme", code="0x010802")
     with pytest.raises(TestbedError, match="0000:04:00.0 is no network device, its class is 0x010802: left alone"):

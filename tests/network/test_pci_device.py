@@ -77,7 +77,9 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_a_value_that_linux_does_not_write_is_told(bus: dict[str, Any], interfaces: dict[str, Any], name: str, value: Any) -> None:
+def test_a_value_that_linux_does_not_write_is_told(
+    bus: dict[str, Any], interfaces: dict[str, Any], name: str, value: Any
+) -> None:
     parse_bus(bus, interfaces)
     bus["devices"][NIC][name] = value
     with pytest.raises(NotLinux, match=NIC):

@@ -227,9 +227,7 @@ def test_a_pattern_of_many_stars_takes_no_time() -> None:
 # -- what there is not -----------------------------------------------------------------------------------------
 
 
-def refusal(
-    select: tuple[str, ...] = (), exclude: tuple[str, ...] = (), *sections: Section, only: tuple[str, ...] = ()
-) -> str:
+def refusal(select: tuple[str, ...] = (), exclude: tuple[str, ...] = (), *sections: Section, only: tuple[str, ...] = ()) -> str:
     with pytest.raises(UsageError) as caught:
         narrowed(select, exclude, *sections, only=only)
     return str(caught.value)

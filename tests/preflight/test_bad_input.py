@@ -210,11 +210,15 @@ def test_more_guests_than_there_are_cpus_or_memory_for_stop_the_cases_that_have_
     assert len(made.entered) == 2 and not any("guests 4" in each for each in made.entered)
     bed.change(guest={"memory": 16 * 1024 * 1024})  # MiB; for one guest it is QEMU that says whether it works
     (tmp_path / "again").mkdir()
-    made = run(bed, tmp_path / "again", 2, 2, "memory of the guests: 2 guests with 16777216 MiB each", "fewer guests", guests="1, 2")
+    made = run(
+        bed, tmp_path / "again", 2, 2, "memory of the guests: 2 guests with 16777216 MiB each", "fewer guests", guests="1, 2"
+    )
     assert len(made.entered) == 1
 
 
-def test_more_guests_than_the_configuration_has_room_for_are_refused_before_anything_is_looked_at(bed: Bed, tmp_path: Path) -> None:
+def test_more_guests_than_the_configuration_has_room_for_are_refused_before_anything_is_looked_at(
+    bed: Bed, tmp_path: Path
+) -> None:
     made = Run(bed, tmp_path, guests="1, 2")
     with pytest.raises(ConfigError) as caught:
         made.do()

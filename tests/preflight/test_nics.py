@@ -178,9 +178,7 @@ def test_a_nic_that_the_user_has_bound_to_dpdk_for_good_is_one_that_moongen_refl
     kernel.module("igb_uio")
     kernel._unbind(NIC)
     kernel.attach(NIC, "igb_uio")
-    bed.change(
-        host={"test_iface": "eth9", "test_iface_addr": NIC, "test_iface_mac": PCI_MAC, "test_iface_dpdk_driv": "igb_uio"}
-    )
+    bed.change(host={"test_iface": "eth9", "test_iface_addr": NIC, "test_iface_mac": PCI_MAC, "test_iface_dpdk_driv": "igb_uio"})
     found = {type(each): bed.look(each).status for each in host_needs(bed, "pnic")}
     assert found == {KernelNic: Status.PASS, GivenAwayNic: Status.PASS}
     for needed in (host_needs(bed, "pnic", "xdp"), host_needs(bed, "bridge")):  # which want an interface of the kernel

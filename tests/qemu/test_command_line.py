@@ -28,9 +28,7 @@ from autotest.remote.wait import wait_for
 from autotest.servers.guest import GuestSettings, qemu_command_line, with_overrides
 
 HOST = HostConfig(fqdn="h", admin_tap="admtap", test_tap="tap", test_macvtap="mvt", root_disk_file="/d/root.qcow2")
-GUEST = GuestConfig(
-    fqdn="g", vcpus=2, memory=512, admin_iface_mac="52:54:00:fa:00:5f", test_iface_mac="52:54:00:fa:00:60"
-)
+GUEST = GuestConfig(fqdn="g", vcpus=2, memory=512, admin_iface_mac="52:54:00:fa:00:5f", test_iface_mac="52:54:00:fa:00:60")
 KERNEL: dict[str, Any] = {"kernel": "/k/vmlinux", "initrd": "/k/initrd", "kernel_args": "console=ttyS0 panic=-1"}
 
 
@@ -136,6 +134,7 @@ def qemu_takes(arguments: list[str], netns: str, tmp_path: Path) -> dict[str, An
         stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
+
         def listening() -> bool:
             assert process.poll() is None, process.stderr and process.stderr.read()
             return qmp.is_listening(transport, socket)

@@ -161,9 +161,7 @@ def test_a_nic_without_an_iommu_group_is_refused_by_qemu_for_that(known: Capabil
 
 @pytest.mark.parametrize("kind", [kind for kind in INTERFACE_KINDS.values() if kind.ring_sizes], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("machine", ["pcvm", "microvm"])
-def test_the_longest_ring_that_is_allowed_is_the_longest_that_qemu_makes(
-    kind: InterfaceKind, machine: str, bench: Bench
-) -> None:
+def test_the_longest_ring_that_is_allowed_is_the_longest_that_qemu_makes(kind: InterfaceKind, machine: str, bench: Bench) -> None:
     """QEMU makes others shorter without a word."""
     ring = f"tx_queue_size={kind.longest_tx_ring}"
     line = next(line for line in LINES if line.file == kind.name and line.title == f"{machine} rx_queue_size=1024 {ring}")

@@ -108,9 +108,7 @@ def test_a_shared_folder_has_an_identifier_that_qemu_takes_and_no_other_has(tag:
     def identifier(tag: str) -> str:
         made = dict(options(SharedFolder(tag, "/x").render(Machine("pc"))[1]))["id"]
         assert (
-            made[0].isascii()
-            and made[0].isalpha()
-            and all(char.isascii() and (char.isalnum() or char in "-._") for char in made)
+            made[0].isascii() and made[0].isalpha() and all(char.isascii() and (char.isalnum() or char in "-._") for char in made)
         )
         return made
 

@@ -65,9 +65,7 @@ def test_a_qemu_that_dies_under_us_is_an_error_of_ours(qemu: tuple[subprocess.Po
             control.status()
 
 
-def test_nobody_and_somebody_else_on_the_socket_are_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_and_somebody_else_on_the_socket_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qmp, "_TIMEOUT", 0.3)
     path = str(tmp_path / "s")
     with pytest.raises(ConnectError, match="host"):

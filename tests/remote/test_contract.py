@@ -172,9 +172,7 @@ def test_a_file_that_grows_is_read_on_from_where_it_was_left(transport: Transpor
     assert transport.outside.read_from(str(tmp_path / "log"), 1000) == b""
 
 
-def test_fetching_a_file_that_is_not_there_fails_and_leaves_the_target_as_it_was(
-    transport: Transport, tmp_path: Path
-) -> None:
+def test_fetching_a_file_that_is_not_there_fails_and_leaves_the_target_as_it_was(transport: Transport, tmp_path: Path) -> None:
     (tmp_path / "target").write_text("old")
     with pytest.raises(FileNotFoundError):
         transport.get(str(tmp_path / "nothing"), tmp_path / "target")
@@ -182,9 +180,7 @@ def test_fetching_a_file_that_is_not_there_fails_and_leaves_the_target_as_it_was
     assert os.listdir(tmp_path) == ["target"]
 
 
-def test_a_target_that_cannot_be_replaced_stays_and_no_temporary_file_is_left(
-    transport: Transport, tmp_path: Path
-) -> None:
+def test_a_target_that_cannot_be_replaced_stays_and_no_temporary_file_is_left(transport: Transport, tmp_path: Path) -> None:
     (tmp_path / "folder/in").mkdir(parents=True)
     (tmp_path / "source").write_text("x")
     with pytest.raises(OSError):

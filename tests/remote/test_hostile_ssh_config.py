@@ -45,9 +45,7 @@ def test_a_name_that_is_more_than_a_name_to_a_shell_is_refused_and_no_command_ru
     assert os.listdir(tmp_path) == ["config"]
 
 
-@pytest.mark.parametrize(
-    "option", ["HostName $(touch pwned)", "HostName a`touch pwned`", "User $(touch pwned)", "User -x"]
-)
+@pytest.mark.parametrize("option", ["HostName $(touch pwned)", "HostName a`touch pwned`", "User $(touch pwned)", "User -x"])
 def test_what_the_configuration_puts_into_the_text_of_a_proxy_command_is_a_name_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:

@@ -60,9 +60,7 @@ def hostile_folder(tmp_path: Path) -> Path:
 
 @settings(max_examples=60, deadline=None, database=None, suppress_health_check=FIXTURES)
 @given(values, texts)
-def test_a_process_here_gets_just_these_arguments(
-    record: str, hostile_folder: Path, given_: list[str], value: str
-) -> None:
+def test_a_process_here_gets_just_these_arguments(record: str, hostile_folder: Path, given_: list[str], value: str) -> None:
     result = LocalTransport("near").run([record, value, *given_], cwd=str(hostile_folder), env={"X": value})
     assert recorded(result.stdout) == as_read([value, *given_])
     assert os.listdir(hostile_folder) == []
@@ -172,9 +170,7 @@ def test_all_hostile_values_reach_a_machine_over_ssh_at_once(shared_ssh: SshTran
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "\ud800"])
-def test_what_no_program_can_be_given_is_refused_before_anything_is_done(
-    transport: Transport, tmp_path: Path, text: str
-) -> None:
+def test_what_no_program_can_be_given_is_refused_before_anything_is_done(transport: Transport, tmp_path: Path, text: str) -> None:
     (tmp_path / "source").write_text("x")
     path = f"{tmp_path}/{text}"
     for refused in (
@@ -271,11 +267,7 @@ def test_a_socket_is_talked_to_whatever_its_name(transport: Transport, tmp_path:
 
 
 def make_session(request: pytest.FixtureRequest, tmux_socket: str, tmp_path: Path, name: str = "s") -> Session:
-    way = (
-        request.getfixturevalue("shared_ssh")
-        if request.node.callspec.params["way"] == "ssh"
-        else LocalTransport("near")
-    )
+    way = request.getfixturevalue("shared_ssh") if request.node.callspec.params["way"] == "ssh" else LocalTransport("near")
     return Session(way, tmux_socket, name, str(tmp_path))
 
 
@@ -336,9 +328,7 @@ def signalled(machine: FakeMachine) -> set[str]:
     return {command[2] for command in machine.commands if command[0] == "kill"}
 
 
-@pytest.mark.parametrize(
-    "content", ["1 1", "0 1", "-1 1", "1.5 1", "2.5 1", "4194305 1", "7", "7 1 1", "seven 1", "٧ 1"]
-)
+@pytest.mark.parametrize("content", ["1 1", "0 1", "-1 1", "1.5 1", "2.5 1", "4194305 1", "7", "7 1 1", "seven 1", "٧ 1"])
 def test_a_file_that_names_no_process_of_ours_lets_none_be_signalled(impatient: None, content: str) -> None:
     machine = FakeMachine()
     session = session_with(machine, pid=content)

@@ -102,9 +102,7 @@ def test_a_host_key_alias_is_what_the_key_is_looked_up_under(sshd: SshServer) ->
     assert sshd.transport(config).run(["true"]).code == 0
 
 
-@pytest.mark.parametrize(
-    "command", ["socat - TCP:%h:%p", "exec socat - TCP:%h:%p 2>/dev/null", "sleep 0; socat - 'TCP:%h:%p'"]
-)
+@pytest.mark.parametrize("command", ["socat - TCP:%h:%p", "exec socat - TCP:%h:%p 2>/dev/null", "sleep 0; socat - 'TCP:%h:%p'"])
 def test_a_proxy_command_is_run_by_a_shell_and_ends_with_the_connection(
     sshd: SshServer, command: str, wait_until: Callable[..., None]
 ) -> None:
@@ -190,9 +188,7 @@ def silence(sshd: SshServer, for_good: bool = False) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_connection_that_goes_silent_during_a_command_is_given_up(
-    sshd: SshServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_goes_silent_during_a_command_is_given_up(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     monkeypatch.setattr("autotest.remote.ssh._GRACE", 0.3)

@@ -49,7 +49,9 @@ def test_each_thread_gets_its_own_answers_over_one_connection(sshd: SshServer, t
     assert len(sshd.sessions()) == 1
 
 
-def test_a_connection_that_is_closed_or_cut_meanwhile_is_opened_again_or_the_error_says_so(sshd: SshServer, tmp_path: Path) -> None:
+def test_a_connection_that_is_closed_or_cut_meanwhile_is_opened_again_or_the_error_says_so(
+    sshd: SshServer, tmp_path: Path
+) -> None:
     transport = sshd.transport()
     over = threading.Event()
 

@@ -165,9 +165,7 @@ def test_the_process_of_somebody_else_that_got_the_same_id_is_left_alone(make_se
         foreign.kill()
 
 
-def test_a_tmux_server_that_hangs_is_an_error(
-    tmux_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tmux_server_that_hangs_is_an_error(tmux_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotest.remote.tmux._TMUX_TIMEOUT", 0.3)
     session = Session(LocalTransport("near"), tmux_socket, "guest", str(tmp_path))
     session.start(["sleep", "60"])
@@ -322,15 +320,11 @@ def test_a_session_runs_inside_the_namespace_of_its_machine(netns: str, tmux_soc
     session = Session(LocalTransport("inside", netns), tmux_socket, "s", str(tmp_path))
     session.start(["readlink", "/proc/self/ns/net"])
     session.wait(5)
-    inside = subprocess.run(
-        ["ip", "netns", "exec", netns, "readlink", "/proc/self/ns/net"], capture_output=True, text=True
-    )
+    inside = subprocess.run(["ip", "netns", "exec", netns, "readlink", "/proc/self/ns/net"], capture_output=True, text=True)
     assert session.output() == inside.stdout != os.readlink("/proc/self/ns/net") + "\n"
 
 
-def test_a_machine_without_tmux_is_an_error_of_ours(
-    tmux_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_tmux_is_an_error_of_ours(tmux_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AutotestError, match="tmux"):
         Session(LocalTransport("near"), tmux_socket, "s", str(tmp_path)).start(["true"])

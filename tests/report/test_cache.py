@@ -276,7 +276,7 @@ def test_a_damaged_cache_is_no_cache(tmp_path, settled, cache_home, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("row", ['3', '["x"]', '["valid", "", 0, [1], "", "", "", []]'])
+@pytest.mark.parametrize("row", ["3", '["x"]', '["valid", "", 0, [1], "", "", "", []]'])
 def test_a_cache_with_a_right_checksum_and_wrong_entries_is_no_cache(tmp_path, settled, cache_home, row):
     fill(tmp_path)
     expected = read_results(tmp_path)

@@ -340,7 +340,11 @@ def test_other_machines_are_named():
 def test_metrics_are_taken_by_name():
     assert [metric.name for metric in parse_metrics([])] == ["achieved", "loss", "p50", "p99"]
     assert [metric.name for metric in parse_metrics(["max, p50", "p50"])] == ["max", "p50"]
-    for text, message in (("p51", r"no such metric .*; there are achieved"), ("samples", "neither more nor less"), ("", "no such")):
+    for text, message in (
+        ("p51", r"no such metric .*; there are achieved"),
+        ("samples", "neither more nor less"),
+        ("", "no such"),
+    ):
         with pytest.raises(UsageError, match=message):
             parse_metrics([text])
 

@@ -45,7 +45,12 @@ def example_table(directory: Path, request: Request = PLAIN) -> pd.DataFrame:
 
 
 def trial(**changes: Any) -> Trial:
-    fields: dict[str, Any] = {"directory": Path("d"), "name": TrialName(INFIX, 0), "parameters": PARAMETERS, "verdict": Verdict.VALID}
+    fields: dict[str, Any] = {
+        "directory": Path("d"),
+        "name": TrialName(INFIX, 0),
+        "parameters": PARAMETERS,
+        "verdict": Verdict.VALID,
+    }
     return Trial(**fields | changes)
 
 
@@ -190,7 +195,9 @@ def test_an_export_of_no_trials_has_columns_and_no_rows(form: str) -> None:
 
 def test_csv_has_a_header_and_switches_and_numbers_as_usual(tmp_path: Path) -> None:
     header, *lines = render(example_table(tmp_path), "csv", PLAIN).decode().splitlines()
-    assert header.startswith("directory,infix,repetition,machine,interface,qemu,vhost,ioregionfd,reflector,rate,size,runtime,verdict,")
+    assert header.startswith(
+        "directory,infix,repetition,machine,interface,qemu,vhost,ioregionfd,reflector,rate,size,runtime,verdict,"
+    )
     (line,) = [line for line in lines if "macvtap" in line and ",10,60," in line]
     assert ",pcvm,macvtap,normal,true,false,xdp,10,60,30,valid,,false,,true,10.0,9.9999,0.001," in line
 
@@ -268,6 +275,8 @@ def test_an_export_that_is_interrupted_leaves_the_one_before(folder: Path, monke
 
 
 def test_the_command_line_offers_every_format() -> None:
-    parser = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)).choices["export"]
+    parser = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)).choices[
+        "export"
+    ]
     (option,) = [action for action in parser._actions if action.dest == "format"]
     assert option.choices == FORMATS

@@ -139,7 +139,7 @@ def test_a_comparison_has_what_is_worse_on_top_and_everything_folded_below(tmp_p
     assert shown(markdown).startswith("Worse: 2 figures. 8 comparisons of 2 test cases:")
     assert html.count("<table>") == 2
     top, below = html.split("<details>", 1)
-    assert top.count("<tr>") == 1 + 2 and "<td style=\"text-align:left\">20 kpps</td>" in top and "regression" in top
+    assert top.count("<tr>") == 1 + 2 and '<td style="text-align:left">20 kpps</td>' in top and "regression" in top
     assert "<summary>All: 8 figures</summary>" in below and below.count("<tr>") == 1 + 8
     assert "Better" not in markdown
 

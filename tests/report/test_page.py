@@ -115,8 +115,10 @@ def test_a_click_on_a_point_filters_the_table_and_a_second_one_or_clear_undoes_i
         expect(page.locator("#trials tbody tr")).to_have_count(3)
         label = re.search(r"case: (.*) ✕", chips(page))[1]
         assert sorted(column(page, "rep.")) == ["0", "1", "2"]
-        assert {f"{interface}, vhost {vhost}, {rate} kpps" for interface, vhost, rate in
-                zip(column(page, "interface"), column(page, "vhost"), column(page, "rate"), strict=True)} == {label}
+        assert {
+            f"{interface}, vhost {vhost}, {rate} kpps"
+            for interface, vhost, rate in zip(column(page, "interface"), column(page, "vhost"), column(page, "rate"), strict=True)
+        } == {label}
         if undo == "click":
             page.wait_for_timeout(400)  # or it is a double click
             page.mouse.click(*point)

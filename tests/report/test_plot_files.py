@@ -196,7 +196,19 @@ def test_every_command_of_the_documentation_draws(everything, tmp_path, monkeypa
 
 def test_the_documentation_has_a_command_for_each_comparison():
     compared = " ".join(COMMANDS)
-    names = ("reflector", "interface", "machine", "vhost", "ioregionfd", "queues", "rx_queue_size", "size", "rate", "qemu", "guests")
+    names = (
+        "reflector",
+        "interface",
+        "machine",
+        "vhost",
+        "ioregionfd",
+        "queues",
+        "rx_queue_size",
+        "size",
+        "rate",
+        "qemu",
+        "guests",
+    )
     for name in names:
         assert f"--by {name} " in f"{compared} "
     assert "--by vhost --side-by-side interface" in compared

@@ -74,7 +74,10 @@ def test_many_verdicts_and_long_names_keep_the_width(tmp_path):
     table = summarise(trials)
     assert max(map(len, table.splitlines())) <= 100
     words = " ".join(table.split())
-    assert "3 valid, 3 under-sent, 3 too-few-samples, 3 counter-mismatch, 3 no-reflection, 3 disturbed, 3 missing-guests, 3 incomplete" in words
+    assert (
+        "3 valid, 3 under-sent, 3 too-few-samples, 3 counter-mismatch, 3 no-reflection, 3 disturbed, 3 missing-guests, 3 incomplete"
+        in words
+    )
 
 
 def test_trials_whose_records_say_that_they_are_accepted_are_told_of(tmp_path):
@@ -87,7 +90,9 @@ def test_trials_whose_records_say_that_they_are_accepted_are_told_of(tmp_path):
 def test_open_failures_are_told_in_the_last_line(tmp_path):
     example.fill(tmp_path)
     results = read_results(tmp_path)
-    done, disturbed = (next(str(t.name) for t in results.trials if t.verdict is verdict) for verdict in (Verdict.VALID, Verdict.DISTURBED))
+    done, disturbed = (
+        next(str(t.name) for t in results.trials if t.verdict is verdict) for verdict in (Verdict.VALID, Verdict.DISTURBED)
+    )
     for what in (done, disturbed, "guest (machine microvm, interface bridge)", "undoing something"):
         ResultStore(tmp_path).note_failure(what, "reason")
     assert count_open_failures(results) == 2

@@ -35,7 +35,6 @@ class Viewer:
         self.page.wait_for_selector("#chart-cdf .scatterlayer path.js-line")
         return self.page
 
-
     def check(self) -> None:
         assert not self.said
         assert [url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -150,7 +150,9 @@ def test_a_disturbed_trial_is_disturbed_whatever_its_figures():
 def test_every_tolerance_can_be_stated(trial, tolerances):
     arguments, offered, expected, _ = TRIALS[trial]
     stated = Tolerances(**tolerances)
-    output = parse_moongen_output(arguments.get("text") or sample.output(arguments.get("sent", 300_000), arguments.get("received", 300_000)))
+    output = parse_moongen_output(
+        arguments.get("text") or sample.output(arguments.get("sent", 300_000), arguments.get("received", 300_000))
+    )
     found = figures(output, arguments.get("histogram", HISTOGRAM), 30.0, stated, interface=arguments.get("interface"))
     assert verdict(found, offered, runtime=30, tolerances=stated).verdict is Verdict.VALID != expected
 
@@ -162,7 +164,12 @@ def test_tolerances_are_read_from_settings_and_missing_ones_are_the_defaults():
 
 @pytest.mark.parametrize(
     ("scale", "says"),
-    [(1000, "must be in µs: units are mixed"), (1e6, "must be in ms: units are mixed"), (1e-3, "must be in ps"), (1.01, "not of one run")],
+    [
+        (1000, "must be in µs: units are mixed"),
+        (1e6, "must be in ms: units are mixed"),
+        (1e-3, "must be in ps"),
+        (1.01, "not of one run"),
+    ],
 )
 def test_a_histogram_in_other_units_or_of_another_run_is_found_out(scale, says):
     text = sample.histogram(200, 70_000)
@@ -201,7 +208,11 @@ def test_a_summary_gives_the_figures_of_its_histogram():
     histogram = Histogram.of({1000 * value: value % 7 + 1 for value in range(1, 900)})
     found = measured(histogram=histogram)
     assert measured(histogram=histogram.summary(list(PERCENTILES))) == found
-    assert (found.samples, found.mean_ns, found.std_ns) == (histogram.samples, histogram.mean, pytest.approx(histogram.std, rel=1e-12))
+    assert (found.samples, found.mean_ns, found.std_ns) == (
+        histogram.samples,
+        histogram.mean,
+        pytest.approx(histogram.std, rel=1e-12),
+    )
     assert [found.p25_ns, found.p999_ns] == histogram.percentiles([25, 99.9]) and found.max_ns == histogram.max
 
 

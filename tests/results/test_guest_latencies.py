@@ -13,13 +13,17 @@ from autotest.results.guest_latencies import (
 from autotest.results.histogram import Histogram
 from autotest.results.pairs import MAX_DIGITS, parse_triples
 
-COUNTS = st.dictionaries(st.one_of(st.integers(0, 50), st.integers(0, 10**15 - 1)), st.integers(1, 10**12), min_size=1, max_size=20)
+COUNTS = st.dictionaries(
+    st.one_of(st.integers(0, 50), st.integers(0, 10**15 - 1)), st.integers(1, 10**12), min_size=1, max_size=20
+)
 GUESTS = st.dictionaries(st.one_of(st.integers(1, 5), st.integers(1, 10**6)), COUNTS, max_size=6)
 
 
 def plain(guests):
     """What a plain loop writes."""
-    return "".join(f"{guest},{value},{guests[guest][value]}\n" for guest in sorted(guests) for value in sorted(guests[guest])).encode()
+    return "".join(
+        f"{guest},{value},{guests[guest][value]}\n" for guest in sorted(guests) for value in sorted(guests[guest])
+    ).encode()
 
 
 def of(guests):

@@ -19,7 +19,18 @@ from autotest.results.moongen import parse_moongen_output
 from autotest.results.verdicts import Tolerances, Verdict
 
 
-def measured(*totals, text="", numbers=None, weights=(), histograms=None, whole=None, samples=100, interface=None, tolerances=Tolerances(), unreadable=""):
+def measured(
+    *totals,
+    text="",
+    numbers=None,
+    weights=(),
+    histograms=None,
+    whole=None,
+    samples=100,
+    interface=None,
+    tolerances=Tolerances(),
+    unreadable="",
+):
     """Figures of a run of 30 s, of whose guests these frames were sent and received."""
     text = text or sample.of_guests(*totals, samples=samples)
     numbers = tuple(range(1, len(totals) + 1)) if numbers is None else numbers
@@ -125,7 +136,13 @@ def test_weights_of_other_guests_are_refused():
 
 
 def test_a_spread_is_of_two_at_least():
-    assert (spread([]), spread([5]), spread([None, 5, None]), spread([7, None, 5]), spread([0.25, 0.75])) == (None, None, None, 2, 0.5)
+    assert (spread([]), spread([5]), spread([None, 5, None]), spread([7, None, 5]), spread([0.25, 0.75])) == (
+        None,
+        None,
+        None,
+        2,
+        0.5,
+    )
     assert measured(*EVEN).p50_spread_ns == 300
 
 
@@ -187,7 +204,10 @@ def exchanged(*lines):
     [
         (((75_000, 75_000),) * 3 + ((74_900, 74_900),), "the guests were sent 299900 frames together, the generator sent 300000"),
         (((75_000, 75_000),) * 3 + ((75_100, 75_000),), "the guests were sent 300100 frames together, the generator sent 300000"),
-        (((75_000, 75_000),) * 3 + ((75_000, 74_900),), "the guests returned 299900 frames together, the generator received 300000"),
+        (
+            ((75_000, 75_000),) * 3 + ((75_000, 74_900),),
+            "the guests returned 299900 frames together, the generator received 300000",
+        ),
         (((75_000, 75_050),) * 4, "the guests returned 300200 frames together, the generator received 300000"),
         (((75_000, 75_065), (75_000, 74_935), *EVEN[2:]), "received 75065 frames from guest, but sent it only 75000"),
     ],
@@ -213,7 +233,9 @@ def test_frames_of_nobody_that_would_be_a_guests_loss_are_a_mismatch_though_with
     assert told != whole
     found = judged(*few, text=told, offered=8 / 30)
     assert found.verdict is Verdict.COUNTER_MISMATCH
-    assert found.reason == "of 2000 frames sent to guest2, 60 are missing, but of 60 that came back it is not known whose they are"
+    assert (
+        found.reason == "of 2000 frames sent to guest2, 60 are missing, but of 60 that came back it is not known whose they are"
+    )
     # a hundredth of what a guest was sent is no more than a plot shows; and what nobody misses is other traffic
     told = whole.replace(sample.guest_line(2, 2000, 2000), sample.guest_line(2, 2000, 1980))
     assert judged(*few, text=told, offered=8 / 30).verdict is Verdict.VALID
@@ -236,7 +258,9 @@ def test_a_guest_to_which_nothing_was_sent_makes_the_trial_incomplete():
 
 def test_of_a_thousand_guests_a_reason_names_a_few():
     text = missing_in_words({f"guest{number}": "did not boot" for number in range(2, 1001)}, 1)
-    assert text.startswith("999 of 1000 guests were not there: guest2: did not boot; guest3: ") and text.endswith("guest6: did not boot; 994 more")
+    assert text.startswith("999 of 1000 guests were not there: guest2: did not boot; guest3: ") and text.endswith(
+        "guest6: did not boot; 994 more"
+    )
     assert missing_in_words({}, 4) == "" and missing_in_words({"guest3": ""}, 3) == "1 of 4 guests were not there: guest3"
 
 

@@ -48,11 +48,18 @@ def lines(draw: st.DrawFn) -> str:
 
 outputs = st.one_of(
     st.binary(max_size=200),
-    st.lists(st.one_of(lines(), texts, answers), max_size=8).map(lambda parts: "\n".join(parts).encode("utf-8", "surrogateescape")),
+    st.lists(st.one_of(lines(), texts, answers), max_size=8).map(
+        lambda parts: "\n".join(parts).encode("utf-8", "surrogateescape")
+    ),
 )
-histograms = st.one_of(st.none(), st.dictionaries(st.integers(0, 10**15 - 1), st.integers(1, 10**12), max_size=5).map(Histogram.of))
+histograms = st.one_of(
+    st.none(), st.dictionaries(st.integers(0, 10**15 - 1), st.integers(1, 10**12), max_size=5).map(Histogram.of)
+)
 counts = st.integers(0, 10**19)
-several = st.one_of(st.none(), st.dictionaries(st.integers(1, 5), st.dictionaries(st.integers(0, 10**6), st.integers(1, 9), max_size=3).map(Histogram.of)))
+several = st.one_of(
+    st.none(),
+    st.dictionaries(st.integers(1, 5), st.dictionaries(st.integers(0, 10**6), st.integers(1, 9), max_size=3).map(Histogram.of)),
+)
 
 
 @settings(max_examples=400, deadline=None, database=None)
@@ -70,7 +77,9 @@ def test_any_output_gives_figures_that_can_be_written_and_a_verdict(
     guests: int, of_guests: dict[int, Histogram] | None,
 ) -> None:  # fmt: skip
     numbers = range(1, guests + 1)
-    found = figures(parse_moongen_output(output), histogram, seconds, interface=interface, guests=numbers, guest_latencies=of_guests)
+    found = figures(
+        parse_moongen_output(output), histogram, seconds, interface=interface, guests=numbers, guest_latencies=of_guests
+    )
     judgement = verdict(found, offered, runtime=1)
     assert bool(judgement.reason) == (judgement.verdict is not Verdict.VALID)
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False)).keys() == found.to_dict().keys()

@@ -118,7 +118,15 @@ def test_a_guests_line_that_was_cut_off_tells_nothing(length):
 
 @pytest.mark.parametrize(
     "spoiled",
-    ["x[INFO]  Guest 1 (", "[WARN]  Guest 1 (", "[INFO]  Guest 0 (", "[INFO]  Guest 01 (", "[INFO]  Guest -1 (", "[INFO]  Guest 1 (x", "[INFO]\nGuest 1 ("],
+    [
+        "x[INFO]  Guest 1 (",
+        "[WARN]  Guest 1 (",
+        "[INFO]  Guest 0 (",
+        "[INFO]  Guest 01 (",
+        "[INFO]  Guest -1 (",
+        "[INFO]  Guest 1 (x",
+        "[INFO]\nGuest 1 (",
+    ],
 )
 def test_what_only_looks_like_a_guests_line_is_none(spoiled):
     assert not parse_moongen_output(sample.guest_line(1, 5, 5).replace("[INFO]  Guest 1 (", spoiled)).guests
@@ -181,7 +189,13 @@ PIECES = (
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from(PIECES).map(lambda piece: piece[: len(piece) // 2]), st.text(max_size=5))))
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(PIECES), st.sampled_from(PIECES).map(lambda piece: piece[: len(piece) // 2]), st.text(max_size=5)
+        )
+    )
+)
 def test_searching_the_whole_text_finds_what_a_loop_over_its_lines_finds(pieces):
     text = "".join(pieces)
     found = parse_moongen_output(text)
@@ -193,6 +207,8 @@ def test_searching_the_whole_text_finds_what_a_loop_over_its_lines_finds(pieces)
         assert (counter.packets, counter.bytes) == totals.get(name, (None, None))
     seen = found.samples and [found.samples.count, found.samples.average_ns, found.samples.std_ns, *found.samples.quartiles_ns]
     assert repr(seen) == repr(samples and [int(samples[0]), *map(float, samples[1:])])
-    assert [(g.number, [g.mac, g.sent, g.sent_bytes, g.received, g.received_bytes, g.samples]) for g in found.guests] == sorted(guests.items())
+    assert [(g.number, [g.mac, g.sent, g.sent_bytes, g.received, g.received_bytes, g.samples]) for g in found.guests] == sorted(
+        guests.items()
+    )
     assert (found.notes, found.warnings) == (tuple(said["INFO"]), tuple(said["WARN"]))
     assert (found.errors, found.complete) == (tuple(said["ERROR"] + said["FATAL"]), complete)

@@ -24,8 +24,24 @@ NUMBERS = st.integers(1, 999_999)
 CHOSEN = st.none() | NUMBERS
 #: Parts of a name that also are names of QEMU builds, machines and so on: what a parser could take them for.
 PART = st.sampled_from(
-    ["queues4", "rxq512", "txq256", "vhoston", "vhostoff", "ioregionfdoff", "ioregionfdon", "xdp", "10kpps", "60B", "5s", "host",
-     "guests2", "weights3", "imixB", "60:7+590:4"]
+    [
+        "queues4",
+        "rxq512",
+        "txq256",
+        "vhoston",
+        "vhostoff",
+        "ioregionfdoff",
+        "ioregionfdon",
+        "xdp",
+        "10kpps",
+        "60B",
+        "5s",
+        "host",
+        "guests2",
+        "weights3",
+        "imixB",
+        "60:7+590:4",
+    ]
 )
 MIXES = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=4).map(lambda mix: "+".join(f"{a}:{b}" for a, b in mix))
 WORDS = st.sampled_from(["imix", "dc-0123abcd", "B", "kpps", "s", "x.B"])
@@ -180,5 +196,7 @@ def test_other_infixes_are_not_taken_for_load_latency(infix):
 
 
 def test_asking_what_is_done_imports_no_numeric_library():
-    code = "import sys, autotest.results.names, autotest.results.store; print({'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+    code = (
+        "import sys, autotest.results.names, autotest.results.store; print({'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -62,7 +62,9 @@ def test_seconds_without_reception_are_found(seconds: list[str], expected: tuple
     ],
 )
 def test_where_no_second_can_tell_it_is_not_known_whether_there_were_dropouts(seconds: list[str]) -> None:
-    assert dropouts(parse_moongen_output("".join(seconds) + sample.total_line(0, "RX", 3) + sample.total_line(0, "TX", 4))) is None
+    assert (
+        dropouts(parse_moongen_output("".join(seconds) + sample.total_line(0, "RX", 3) + sample.total_line(0, "TX", 4))) is None
+    )
 
 
 def test_without_totals_or_reception_nothing_is_known() -> None:
@@ -99,7 +101,12 @@ def test_a_run_lasted_no_longer_than_its_lines() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [((), ""), ((4,), "4"), ((3, 12, 13, 14), "3, 12-14"), (tuple(range(1, 99, 2)), "1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 39 more times")],
+    [
+        ((), ""),
+        ((4,), "4"),
+        ((3, 12, 13, 14), "3, 12-14"),
+        (tuple(range(1, 99, 2)), "1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 39 more times"),
+    ],
 )
 def test_seconds_are_shown_as_ranges(seconds: tuple[int, ...], text: str) -> None:
     assert shown_seconds(seconds) == text
@@ -110,11 +117,15 @@ def line_of(kpps: float, frame_bytes: float, direction: str = "TX") -> str:
     mbit = kpps * 1e3 * (frame_bytes + 4) * 8 / 1e6
     wire = mbit + kpps * 1e3 * 20 * 8 / 1e6
     colour = "\x1b[0;34m" if direction == "TX" else "\x1b[1;36m"
-    return f"{colour}[Device: id=0] {direction}\x1b[0m: {kpps / 1e3:.2f} Mpps, {mbit:.0f} Mbit/s ({wire:.0f} Mbit/s with framing)\n"
+    return (
+        f"{colour}[Device: id=0] {direction}\x1b[0m: {kpps / 1e3:.2f} Mpps, {mbit:.0f} Mbit/s ({wire:.0f} Mbit/s with framing)\n"
+    )
 
 
 @given(st.floats(0, 30_000), st.integers(60, 1514))
-def test_the_rate_of_a_second_lies_between_its_bounds_which_are_as_close_as_its_digits_allow(kpps: float, frame_bytes: int) -> None:
+def test_the_rate_of_a_second_lies_between_its_bounds_which_are_as_close_as_its_digits_allow(
+    kpps: float, frame_bytes: int
+) -> None:
     rate = sending_rate(line_of(1.0, 60) + line_of(kpps + 50, frame_bytes, "RX") + line_of(kpps, frame_bytes), frame_bytes)
     assert rate
     assert rate[0] - 1e-6 <= kpps <= rate[1] + 1e-6

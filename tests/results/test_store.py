@@ -67,7 +67,9 @@ def test_an_invalid_trial_is_kept_apart_when_measured_again(tmp_path):
     for attempt in ("disturbed", "no-reflection", "valid"):
         store.commit(NAME, {**FILES, "output": sample.output(received=len(attempt))}, {"verdict": attempt})
     kept = names(tmp_path / "invalid")
-    assert kept == sorted(f"{k}_{NAME}.{n}.{s}" for k, s in (("output", "log"), ("histogram", "csv"), ("trial", "json")) for n in (1, 2))
+    assert kept == sorted(
+        f"{k}_{NAME}.{n}.{s}" for k, s in (("output", "log"), ("histogram", "csv"), ("trial", "json")) for n in (1, 2)
+    )
     assert json.loads((tmp_path / "invalid" / f"trial_{NAME}.2.json").read_text())["verdict"] == "no-reflection"
     assert store.is_done(NAME)
 
@@ -286,7 +288,9 @@ def test_a_verdict_accepted_for_one_run_is_done_in_that_run_only(tmp_path):
     store = ResultStore(tmp_path)
     store.commit(NAME, FILES, {"verdict": "disturbed"})
     for _ in range(2):
-        assert store.is_done(NAME, {Verdict.DISTURBED}) and not store.is_done(NAME) and not store.is_done(NAME, {Verdict.INCOMPLETE})
+        assert (
+            store.is_done(NAME, {Verdict.DISTURBED}) and not store.is_done(NAME) and not store.is_done(NAME, {Verdict.INCOMPLETE})
+        )
     assert not store.accept(NAME, {Verdict.INCOMPLETE})
     assert json.loads((tmp_path / NAME.trial).read_text()).get("accepted") is None
 
@@ -308,7 +312,9 @@ def test_what_cannot_be_used_is_not_done_whatever_is_accepted(tmp_path, damage):
         files["histogram"] = sample.histogram()[:-1]
     store.commit(NAME, files, {"verdict": "incomplete", "accepted": acceptance()})
     if damage == "placeholder":
-        (tmp_path / NAME.trial).write_text(json.dumps({"version": 2, "infix": NAME.infix, "repetition": 0, "verdict": "incomplete", "files": {}}))
+        (tmp_path / NAME.trial).write_text(
+            json.dumps({"version": 2, "infix": NAME.infix, "repetition": 0, "verdict": "incomplete", "files": {}})
+        )
         (tmp_path / NAME.output).unlink()
     elif damage == "no record":
         (tmp_path / NAME.trial).unlink()
@@ -404,7 +410,11 @@ def test_a_replacement_interrupted_anywhere_leaves_either_trial_or_none(tmp_path
 # -- several guests ----------------------------------------------------------------------------------------
 
 TWO = TrialName("pcvm_bridge_q_vhostoff_ioregionfdoff_guests2_xdp_10kpps_60B_30s", 0)
-OF_TWO = {"output": sample.of_guests((150_000, 150_000), (150_000, 150_000)), "histogram": sample.histogram(), "guests": sample.guest_histograms(2)}
+OF_TWO = {
+    "output": sample.of_guests((150_000, 150_000), (150_000, 150_000)),
+    "histogram": sample.histogram(),
+    "guests": sample.guest_histograms(2),
+}
 
 
 def test_the_guests_histograms_are_committed_with_the_others(tmp_path):
@@ -427,7 +437,10 @@ def test_guests_histograms_that_are_recorded_must_be_there_as_they_were(tmp_path
         path.write_text(OF_TWO["guests"][:-9] if damage == "cut off" else OF_TWO["guests"].replace("1,10000,1", "1,10000,2"))
     stored = ResultStore(tmp_path).load(TWO)
     assert stored.verdict is Verdict.INCOMPLETE and not ResultStore(tmp_path).is_done(TWO)
-    assert stored.reason == f"the file of the guests' histograms is {'missing' if damage == 'missing' else 'not the one that was measured'}"
+    assert (
+        stored.reason
+        == f"the file of the guests' histograms is {'missing' if damage == 'missing' else 'not the one that was measured'}"
+    )
 
 
 def test_guests_histograms_that_cannot_be_read_make_no_done_trial(tmp_path):
@@ -445,7 +458,8 @@ def test_the_guests_histograms_of_an_earlier_attempt_are_kept_with_its_other_fil
     store.commit(TWO, OF_TWO, {"verdict": "disturbed"})
     store.commit(TWO, {kind: OF_TWO[kind] for kind in ("output", "histogram")}, VALID)
     assert names(tmp_path / "invalid") == sorted(
-        f"{kind}_{TWO}.1.{suffix}" for kind, suffix in (("output", "log"), ("histogram", "csv"), ("guests", "csv"), ("trial", "json"))
+        f"{kind}_{TWO}.1.{suffix}"
+        for kind, suffix in (("output", "log"), ("histogram", "csv"), ("guests", "csv"), ("trial", "json"))
     )
     assert not (tmp_path / TWO.file("guests")).exists(), "it is none of the trial that is there now"
     assert store.is_done(TWO) and ResultStore(tmp_path).is_done(TWO)

@@ -39,8 +39,7 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "reflector": ("xdp",), "weights": ("even",), "rate": (10, 20), "size": (60,), "runtime": (1,),
 }  # fmt: skip
 TOTAL = (
-    "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 with framing), total 5 packets with 320 bytes "
-    "(incl. CRC)\n"
+    "[Device: id=0] {}: 0.01 (StdDev 0) Mpps, 5 (StdDev 0) Mbit/s (6 with framing), total 5 packets with 320 bytes (incl. CRC)\n"
 ).replace("(6 with", "(6 Mbit/s with")
 
 

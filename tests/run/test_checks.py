@@ -76,5 +76,3 @@ def test_what_the_preflight_blocks_has_failed_also_where_a_limit_leaves_the_rest
     campaign = Campaign(blocked="no vhost\nload it")
     campaign.limit = 1
     assert told(campaign)["infix_rep2"] == ("failed", "blocked by preflight: no vhost")
-
-

@@ -106,7 +106,16 @@ def test_what_is_written_is_read_again() -> None:
 
 @pytest.mark.parametrize(
     "timing",
-    [None, 7, [], {}, {"seconds": -1.0, "least": 0}, {"seconds": True, "least": 0}, {"seconds": float("inf"), "least": 0}, {"seconds": 3.0}],
+    [
+        None,
+        7,
+        [],
+        {},
+        {"seconds": -1.0, "least": 0},
+        {"seconds": True, "least": 0},
+        {"seconds": float("inf"), "least": 0},
+        {"seconds": 3.0},
+    ],
 )
 def test_a_record_that_does_not_tell_how_long_its_trial_took_tells_when_it_ended(timing: object) -> None:
     assert Timing.of({"timing": timing, "ended": "2026-03-01"}) == Timing(ended="2026-03-01")

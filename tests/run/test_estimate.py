@@ -69,7 +69,14 @@ class Bed:
         self.now = 0.0
         self.slower = 1.0
         self.problems: list[BaseException | None] = []
-        self.kind = dataclasses.replace(KIND, stages=tuple(map(self._stage, KIND.stages)), measure=self._measure, determining=(), determines=lambda *_: {}, found=lambda *_: {})
+        self.kind = dataclasses.replace(
+            KIND,
+            stages=tuple(map(self._stage, KIND.stages)),
+            measure=self._measure,
+            determining=(),
+            determines=lambda *_: {},
+            found=lambda *_: {},
+        )
         monkeypatch.setattr("autotest.run.recording.Clock", lambda: Clock(lambda: self.now))
         monkeypatch.setattr("autotest.run.campaign.time", SimpleNamespace(monotonic=lambda: self.now))
 
@@ -98,7 +105,12 @@ class Bed:
         ended = MONDAY + timedelta(seconds=self.now)
         (folder / "o").write_text(OUTPUT)
         (folder / "h").write_text("1000,5\n")
-        record = {"verdict": "valid", "reason": "", "started": (ended - timedelta(seconds=30)).isoformat(), "ended": ended.isoformat()}
+        record = {
+            "verdict": "valid",
+            "reason": "",
+            "started": (ended - timedelta(seconds=30)).isoformat(),
+            "ended": ended.isoformat(),
+        }
         return Trial({"output": folder / "o", "histogram": folder / "h"}, record, "figures")
 
     def campaign(self, *sections: Section) -> Campaign:
@@ -193,7 +205,9 @@ def test_one_run_that_was_much_slower_does_not_spoil_those_that_were_not(bed: Be
     assert estimate(last).seconds == pytest.approx(bed.run(last), abs=sum(LEAVE.values()))
 
 
-def test_loads_that_were_not_tried_on_a_set_up_take_what_they_take_elsewhere_and_what_it_takes_more(bed: Bed, tmp_path: Path) -> None:
+def test_loads_that_were_not_tried_on_a_set_up_take_what_they_take_elsewhere_and_what_it_takes_more(
+    bed: Bed, tmp_path: Path
+) -> None:
     def of(reflector: str, *rates: int) -> Section:
         return section(tmp_path, machine=("pcvm",), interface=("bridge",), reflector=(reflector,), rate=rates, repetitions=1)
 
@@ -219,7 +233,12 @@ def test_records_of_earlier_versions_tell_by_the_gaps_between_them(bed: Bed, tmp
 
 def test_what_a_record_tells_that_cannot_be_is_left_out(bed: Bed, tmp_path: Path) -> None:
     bed.run(bed.campaign(section(tmp_path, machine=("pcvm",), interface=("bridge",), rate=(10,), repetitions=1)))
-    wrong = [None, 7, {"seconds": -1, "set_up": 3, "start": True}, {"seconds": 1e999, "set_up": [4, {"stage": [], "way": "left"}]}]
+    wrong = [
+        None,
+        7,
+        {"seconds": -1, "set_up": 3, "start": True},
+        {"seconds": 1e999, "set_up": [4, {"stage": [], "way": "left"}]},
+    ]
     (path, *_) = sorted(tmp_path.glob("trial_*.json"))
     record = json.loads(path.read_text())
     for timing in wrong:

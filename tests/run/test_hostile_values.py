@@ -46,9 +46,7 @@ def test_whatever_the_host_answers_the_testbed_is_held_or_there_is_an_error_of_o
         assert str(error)
 
 
-@pytest.mark.parametrize(
-    "who", [{"pid": 1}, [], 5, "x", {"pid": "1", "start": None}, {"pid": 2, "start": 2, "user": ["x"]}]
-)
+@pytest.mark.parametrize("who", [{"pid": 1}, [], 5, "x", {"pid": "1", "start": None}, {"pid": 2, "start": 2, "user": ["x"]}])
 def test_a_holder_of_whom_too_little_is_known_is_a_damaged_record(who: object) -> None:
     machine = FakeMachine(lambda command: json.dumps({"held": who or True}))
     with pytest.raises(TestbedError, match="record of who holds the testbed is damaged"):
@@ -67,10 +65,7 @@ def test_hostile_names_are_held_and_given_back_and_a_module_in_the_way_is_not_ru
     lock = a_lock(LocalTransport("host"), HostConfig(fqdn="localhost", test_iface=name, admin_bridge=bridge))
     with lock.held():
         there = {path.name for path in (tmp_path / "held").iterdir()}
-        names = {
-            f"{thing.encode().hex()}.held"
-            for thing in ("tmux socket autotest", f"interface {name}", f"bridge {bridge}")
-        }
+        names = {f"{thing.encode().hex()}.held" for thing in ("tmux socket autotest", f"interface {name}", f"bridge {bridge}")}
         assert there == names | {"guard"}
     assert [path.name for path in (tmp_path / "held").iterdir()] == ["guard"]
     assert not (tmp_path / "pwned").exists()

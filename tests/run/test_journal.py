@@ -320,7 +320,12 @@ def operations(depth: int = 3) -> st.SearchStrategy[list[Operation]]:
     make = st.tuples(st.just("make"), servers, names)
     plain: list[st.SearchStrategy[Any]] = [make, make, make, st.just(("boot",)), st.just(("boot",))]
     plain += [st.just(("fail",)), st.just(("forget",))]
-    plain += [st.just(("the guest crashes",)), st.just(("end the guest",)), st.tuples(st.just("cut"), servers), st.just(("mend",))]
+    plain += [
+        st.just(("the guest crashes",)),
+        st.just(("end the guest",)),
+        st.tuples(st.just("cut"), servers),
+        st.just(("mend",)),
+    ]
     plain += [st.tuples(st.just("stick"), servers, st.sampled_from(["a", "b", "guest", "nic"]))]
     if depth:
         inner = operations(depth - 1)
@@ -391,7 +396,9 @@ def test_a_run_that_is_killed_anywhere_is_undone_by_a_recovery_that_is_interrupt
 
 def plant_things_of_the_users(trial: Trial) -> None:
     """Things under the names that the run used, but only where its journal says that none stands."""
-    standing = {(each.server, each.details["name"]) for each in read_journal(trial.path).changes} if trial.path.exists() else set()
+    standing = (
+        {(each.server, each.details["name"]) for each in read_journal(trial.path).changes} if trial.path.exists() else set()
+    )
     for server in ("host", "loadgen"):
         things = trial.machines.state[server]
         assert things is not None

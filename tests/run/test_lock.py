@@ -278,7 +278,10 @@ def test_one_that_wants_what_two_dead_ones_held_takes_over_from_both(make_worker
         worker.kill()
     third = make_worker(tmux_socket="a", test_iface="eth1")
     said, logged = third.do("take")
-    assert said == "done" and [f"process {worker.process.pid} " in line for worker, line in zip(dead, logged, strict=True)] == [True] * 2
+    assert (
+        said == "done"
+        and [f"process {worker.process.pid} " in line for worker, line in zip(dead, logged, strict=True)] == [True] * 2
+    )
     assert {record(folder, thing)["pid"] for thing in ("tmux socket a", "interface eth1")} == {third.process.pid}
 
 

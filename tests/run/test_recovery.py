@@ -122,12 +122,16 @@ def run(testbed: Testbed, *arguments: str, code: int = 0) -> tuple[list[str], li
     """Run autotest; returns the lines that it printed and those that it logged, without the time."""
     command = [sys.executable, "-m", "autotest", "-c", str(testbed.file), *arguments]
     environment = os.environ | {"NO_COLOR": "1", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(REPOSITORY)}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=environment, cwd=testbed.file.parent)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=30, env=environment, cwd=testbed.file.parent
+    )
     assert ended.returncode == code, ended.stderr
     return ended.stdout.splitlines(), [re.sub(r"^[-\d]+ [:,\d]+ ", "", line) for line in ended.stderr.splitlines()]
 
 
-def test_a_start_says_that_it_recovers_from_a_dead_run_and_recover_undoes_what_there_is_and_may_be_repeated(testbed: Testbed) -> None:
+def test_a_start_says_that_it_recovers_from_a_dead_run_and_recover_undoes_what_there_is_and_may_be_repeated(
+    testbed: Testbed,
+) -> None:
     netns = testbed.host.netns
     killed = subprocess.Popen([sys.executable, "-c", _KILLED, str(testbed.file)], cwd=REPOSITORY)
     assert killed.wait(20) == -9
@@ -189,7 +193,9 @@ def test_what_cannot_be_undone_is_an_error_until_it_is_forgotten_and_the_rest_is
     assert not path.exists()
 
 
-@pytest.mark.parametrize("content", ["", '{"version": 1}\n', '{"version": 1, "who": {"pid": 5}}\n', '{"version": 1}\nx\n', "\0\0\n"])
+@pytest.mark.parametrize(
+    "content", ["", '{"version": 1}\n', '{"version": 1, "who": {"pid": 5}}\n', '{"version": 1}\nx\n', "\0\0\n"]
+)
 def test_a_damaged_journal_is_one_clear_error(testbed: Testbed, left_by: Callable[..., Path], content: str) -> None:
     path = left_by(nic_up)
     path.write_text(content)
@@ -255,7 +261,11 @@ def test_this_machine_is_another_testbed_on_each_machine_that_shares_the_home(
 def test_the_journals_are_undone_from_the_last_one_on(testbed: Testbed, left_by: Callable[..., Path]) -> None:
     for since, name in (("2026-01-03", "b3"), ("2026-01-01", "b1"), ("2026-01-02", "b2")):
         left_by(bridge(name), f"{since}T00:00:00+00:00")
-    assert [whose(left).rpartition(" since ")[2][:10] for left in left_journals(testbed)] == ["2026-01-03", "2026-01-02", "2026-01-01"]
+    assert [whose(left).rpartition(" since ")[2][:10] for left in left_journals(testbed)] == [
+        "2026-01-03",
+        "2026-01-02",
+        "2026-01-01",
+    ]
     assert undo_what_is_left(testbed, kept=False) == [f"host: link {name}: deleted" for name in ("b3", "b2", "b1")]
 
 

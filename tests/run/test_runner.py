@@ -43,10 +43,7 @@ class Recorder:
         self.recorded: list[Failure] = []
 
     def stages(self, *parameters: str) -> list[Stage[None]]:
-        return [
-            Stage(each, each, self._stage(each), partial(self._check, each), partial(self._end, each))
-            for each in parameters
-        ]
+        return [Stage(each, each, self._stage(each), partial(self._check, each), partial(self._end, each)) for each in parameters]
 
     def _end(self, name: str, _: None, case: Case) -> None:
         self.events.append(f"x{name}" + "".join(map(str, case.values_)))
@@ -136,9 +133,7 @@ def test_without_jobs_nothing_is_set_up(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), ZeroDivisionError()])
-def test_everything_is_torn_down_when_a_trial_is_interrupted_or_has_a_bug(
-    recorder: Recorder, error: BaseException
-) -> None:
+def test_everything_is_torn_down_when_a_trial_is_interrupted_or_has_a_bug(recorder: Recorder, error: BaseException) -> None:
     recorder.fail_to_measure["11"] = [error]
     with pytest.raises(type(error)):
         recorder.run([(1, 1), (1, 2)], "a", "b", retries=2)
@@ -279,9 +274,7 @@ def test_an_error_of_one_teardown_does_not_stop_the_others(recorder: Recorder) -
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()])
-def test_an_interruption_or_bug_in_a_teardown_comes_out_after_the_others(
-    recorder: Recorder, error: BaseException
-) -> None:
+def test_an_interruption_or_bug_in_a_teardown_comes_out_after_the_others(recorder: Recorder, error: BaseException) -> None:
     recorder.fail_to_leave["c111"] = error
     with pytest.raises(type(error)):
         recorder.run([(1, 1, 1)], "a", "b", "c")
@@ -410,7 +403,9 @@ def test_what_is_not_tried_because_its_set_up_was_given_up_is_no_failed_trial(re
     assert [outcome.end for outcome in told] == [End.FAILED, End.NOT_TRIED]
 
 
-def test_each_failed_attempt_is_a_warning_that_says_which_of_how_many(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_failed_attempt_is_a_warning_that_says_which_of_how_many(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
     recorder.fail_to_measure["11"] = [AutotestError("lost"), AutotestError("hangs")]
     recorder.fail_to_measure["12"] = [AutotestError("gone")]
     Runner(recorder.stages("a"), None, pause=0).run([recorder.job(1, 1, retries=2), recorder.job(1, 2)], 2)

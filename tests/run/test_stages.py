@@ -66,7 +66,12 @@ class Bench:
         return [
             Stage("network", "network", self._step("n"), self._check("network")),  # type: ignore[arg-type]
             Stage(
-                "guests", "guests", self._step("g"), self._check("guests"), self._end, self._change,  # type: ignore[arg-type]
+                "guests",
+                "guests",
+                self._step("g"),
+                self._check("guests"),
+                self._end,
+                self._change,  # type: ignore[arg-type]
                 lambda _, case: self._mend(_, case),
             ),
             Stage("reflector", "reflector", self._step("r"), self._check("reflector")),  # type: ignore[arg-type]

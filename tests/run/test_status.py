@@ -99,7 +99,9 @@ def test_what_two_sections_share_is_counted_once(tmp_path: Path) -> None:
     status = read(section(tmp_path, "a"), section(tmp_path, "b", rate=(20, 40)))
     assert [part.shared for part in status.sections] == [0, 4]
     assert (status.total.done, status.total.to_do) == (1, 11)
-    assert "4 trials of it counted with a section above, which has the same" in text(section(tmp_path, "a"), section(tmp_path, "b", rate=(20, 40)))
+    assert "4 trials of it counted with a section above, which has the same" in text(
+        section(tmp_path, "a"), section(tmp_path, "b", rate=(20, 40))
+    )
 
 
 def test_sections_with_output_directories_of_their_own_are_counted_apart(tmp_path: Path) -> None:
@@ -237,7 +239,15 @@ def test_all_done_is_said_and_no_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0 s"), (119.4, "119 s"), (119.6, "2 min"), (3569, "59 min"), (3599, "1 h 0 min"), (86_399, "1 d 0 h"), (1e7, "115 d 18 h")],
+    [
+        (0, "0 s"),
+        (119.4, "119 s"),
+        (119.6, "2 min"),
+        (3569, "59 min"),
+        (3599, "1 h 0 min"),
+        (86_399, "1 d 0 h"),
+        (1e7, "115 d 18 h"),
+    ],
 )
 def test_durations_are_rounded_to_what_matters(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

@@ -85,9 +85,7 @@ def test_files_of_any_names_are_copied_once_and_again_when_they_differ(
 
 @settings(max_examples=25, deadline=None, database=None, suppress_health_check=FIXTURES)
 @given(st.lists(file_names, min_size=1, max_size=4, unique=True))
-def test_what_sha256sum_prints_is_read_as_it_was_meant(
-    tmp_path_factory: pytest.TempPathFactory, names: list[str]
-) -> None:
+def test_what_sha256sum_prints_is_read_as_it_was_meant(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     folder = tmp_path_factory.mktemp("sums")
     for name in names:
         (folder / name).write_text(name.encode("utf-8", "replace").decode())
@@ -193,9 +191,7 @@ def test_a_folder_that_was_open_to_others_is_closed(server: Server) -> None:
 
 
 def a_host(machine: FakeMachine) -> Host:
-    config = HostConfig(
-        fqdn="far", test_iface="nic", test_macvtap="mvt", root_disk_file="/d", accelerator="tcg", admin_tap="t"
-    )
+    config = HostConfig(fqdn="far", test_iface="nic", test_macvtap="mvt", root_disk_file="/d", accelerator="tcg", admin_tap="t")
     guest = GuestConfig(
         fqdn="g", kernel="/k", initrd="/i", test_iface_mac="52:54:00:fa:00:60", admin_iface_mac="52:54:00:fa:00:5f"
     )
@@ -229,11 +225,7 @@ def test_the_rate_of_the_counter_is_a_number_or_there_is_an_error_of_ours(rememb
     machine.files[memory] = remembered
     with pytest.raises(AutotestError):  # at the latest there is no macvtap
         run_guest(host)
-    assert (
-        machine.files[memory] == remembered
-        or machine.files[memory].strip().isascii()
-        and int(machine.files[memory]) > 999
-    )
+    assert machine.files[memory] == remembered or machine.files[memory].strip().isascii() and int(machine.files[memory]) > 999
 
 
 @settings(max_examples=100, deadline=None, database=None)

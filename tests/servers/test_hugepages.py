@@ -101,7 +101,9 @@ def test_free_ones_are_used_and_nothing_is_changed(root: Path, notes: list[Any],
     assert notes == [] and number(root) == 8 and number(root, NODE.format(1)) == 4
 
 
-@pytest.mark.parametrize(("mib", "node", "where", "wanted"), [(9, None, POOL, 9), (64, None, POOL, 36), (5, 0, NODE.format(0), 5)])
+@pytest.mark.parametrize(
+    ("mib", "node", "where", "wanted"), [(9, None, POOL, 9), (64, None, POOL, 36), (5, 0, NODE.format(0), 5)]
+)
 def test_what_is_missing_is_reserved_noted_and_given_back_once(
     root: Path, notes: list[dict[str, str]], mib: int, node: int | None, where: str, wanted: int
 ) -> None:
@@ -128,7 +130,9 @@ def test_that_the_kernel_gives_fewer_is_told_and_what_it_gave_is_given_back(root
     hugepages = pages(root, notes, most=20)
     with pytest.raises(TestbedError) as raised:
         hugepages.require(64)
-    assert "64 MiB of huge pages are needed, but the kernel has memory for only 12 of 28 more pages of 2048 KiB" in str(raised.value)
+    assert "64 MiB of huge pages are needed, but the kernel has memory for only 12 of 28 more pages of 2048 KiB" in str(
+        raised.value
+    )
     assert "hugepages=36 on the kernel's command line" in str(raised.value)
     assert number(root) == 20
     assert restore(hugepages, notes[0]) and number(root) == 8
@@ -169,7 +173,9 @@ def test_a_mount_of_the_default_size_is_found(root: Path, notes: list[Any], moun
     assert pages(root, notes).mount() == folder
 
 
-@pytest.mark.parametrize("mounts", ["", "none /dev/hugepages tmpfs rw 0 0\n", "none /dev/hugepages hugetlbfs rw,pagesize=1024M 0 0\n"])
+@pytest.mark.parametrize(
+    "mounts", ["", "none /dev/hugepages tmpfs rw 0 0\n", "none /dev/hugepages hugetlbfs rw,pagesize=1024M 0 0\n"]
+)
 def test_without_a_mount_the_remedy_is_told(root: Path, notes: list[Any], mounts: str) -> None:
     (root / "proc/mounts").write_text(mounts)
     with pytest.raises(TestbedError, match="no hugetlbfs of 2048 KiB pages is mounted: mkdir -p /dev/hugepages && mount -t"):

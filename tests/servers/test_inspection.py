@@ -162,7 +162,9 @@ def test_whether_a_guest_runs_changes_nothing_of_what_determines_a_result(testbe
         inspection._known["facts", "host"] = MachineFacts(mitigations=mitigations)
         return Identity(inspection.machine(inspection.servers.host))
 
-    before = seen(itlb_multihit="KVM: Mitigation: VMX disabled", l1tf="Mitigation: PTE Inversion", mds="Vulnerable; SMT vulnerable")
+    before = seen(
+        itlb_multihit="KVM: Mitigation: VMX disabled", l1tf="Mitigation: PTE Inversion", mds="Vulnerable; SMT vulnerable"
+    )
     meanwhile = seen(
         itlb_multihit="KVM: Mitigation: Split huge pages",
         l1tf="Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable",
@@ -217,7 +219,9 @@ def test_the_placement_of_a_switch_determines_the_results_of_interfaces_with_one
     assert found.get("placement.cpus of switch") == ("1" if switch else None)
 
 
-def test_the_program_of_a_switch_determines_the_results_of_interfaces_with_one(testbed: Testbed, look: Any, tmp_path: Path) -> None:
+def test_the_program_of_a_switch_determines_the_results_of_interfaces_with_one(
+    testbed: Testbed, look: Any, tmp_path: Path
+) -> None:
     program = tmp_path / "testpmd"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

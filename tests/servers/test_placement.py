@@ -408,9 +408,7 @@ def test_a_later_process_puts_all_threads_back_those_made_meanwhile_too(qemu: Qe
     assert not path.exists()
 
 
-def test_what_was_before_is_noted_before_anything_is_changed(
-    qemu: Qemu, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_before_is_noted_before_anything_is_changed(qemu: Qemu, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     before = seen(qemu.pid)
 
     def full(kind: str, **details: str) -> None:
@@ -490,11 +488,15 @@ def test_two_guests_that_are_placed_alike_are_recorded_alike(tmp_path: Path, ser
             wanted = config(cpus_vcpus=BOTH, scheduling_vcpus="fifo:1", cpus_qemu=BOTH, scheduling_qemu="nice:1")
             placed = qemu.place(server, wanted)
             found.append(threads.record(placed))
-    assert found[0] == found[1] == {
-        "vcpu 0": {"cpus": str(CPUS[0]), "scheduling": "fifo:1"},
-        "vcpu 1": {"cpus": str(CPUS[1]), "scheduling": "fifo:1"},
-        "qemu": {"cpus": BOTH, "scheduling": "nice:1"},
-    }
+    assert (
+        found[0]
+        == found[1]
+        == {
+            "vcpu 0": {"cpus": str(CPUS[0]), "scheduling": "fifo:1"},
+            "vcpu 1": {"cpus": str(CPUS[1]), "scheduling": "fifo:1"},
+            "qemu": {"cpus": BOTH, "scheduling": "nice:1"},
+        }
+    )
 
 
 def test_threads_of_one_name_that_differ_are_recorded_with_all_that_they_have() -> None:

@@ -342,7 +342,9 @@ def test_a_file_is_removed_and_of_a_link_only_the_link(testbed: Testbed, tmp_pat
     assert not any(os.path.lexists(path) for path in paths) and (tmp_path / "users").read_text() == "stays"
 
 
-def test_a_guest_is_ended_and_nothing_is_asked_of_it_and_its_networks_go_last(testbed: Testbed, netns: str, tmp_path: Path) -> None:
+def test_a_guest_is_ended_and_nothing_is_asked_of_it_and_its_networks_go_last(
+    testbed: Testbed, netns: str, tmp_path: Path
+) -> None:
     disk = tmp_path / "root.img"
     disk.write_bytes(b"\0" * 65536)
     testbed = dataclasses.replace(testbed, host=dataclasses.replace(testbed.host, root_disk_file=str(disk)))
@@ -475,11 +477,15 @@ def test_bindings_end_with_the_machines_boot(testbed: Testbed, kernel: FakeKerne
     assert undo_left(testbed, left) == [] and kernel.state() == before
 
 
-@pytest.mark.parametrize("damage", [{"count": "two"}, {"count": "-1"}, {"number": "x"}, {"interfaces": "[{}]"}, {"interfaces": "eth1"}])
+@pytest.mark.parametrize(
+    "damage", [{"count": "two"}, {"count": "-1"}, {"number": "x"}, {"interfaces": "[{}]"}, {"interfaces": "eth1"}]
+)
 def test_a_note_of_a_binding_that_is_damaged_is_told(testbed: Testbed, kernel: FakeKernel, damage: dict[str, str]) -> None:
     left = left_by(testbed, bind_function)
     (key,) = damage
-    changes = [dataclasses.replace(each, details=dict(each.details) | damage) if key in each.details else each for each in left.changes]
+    changes = [
+        dataclasses.replace(each, details=dict(each.details) | damage) if key in each.details else each for each in left.changes
+    ]
     left.changes = changes
     with pytest.raises(UndoFailed, match="the journal (has|does not tell)"):
         undo_left(testbed, left)

@@ -252,7 +252,9 @@ def test_a_change_of_a_server_that_no_testbed_has_is_told() -> None:
 
 
 @pytest.mark.parametrize("is_told", [False, True])
-def test_a_guest_that_is_told_to_stop_before_its_turn_comes_changes_nothing(monkeypatch: pytest.MonkeyPatch, is_told: bool) -> None:
+def test_a_guest_that_is_told_to_stop_before_its_turn_comes_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
     host, stop, attached = machine(1).host, threading.Event(), list[str]()
 
     def attach(self: VirtualMachine, settings: GuestSettings) -> None:

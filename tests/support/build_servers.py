@@ -85,7 +85,9 @@ class BuildServer:
     def run(self, night: str, accept: bool = False) -> Ran:
         """Run the job for a night, once more where the night's name is not new; by hand with ``accept``."""
         self.runs += 1
-        ran = Ran(checkout=check_out(self.folder / f"run-{self.runs}", self.autotest), artifacts=self.folder / f"artifacts-{self.runs}")
+        ran = Ran(
+            checkout=check_out(self.folder / f"run-{self.runs}", self.autotest), artifacts=self.folder / f"artifacts-{self.runs}"
+        )
         ran.artifacts.mkdir()
         for path, text in self.files.items():
             (ran.checkout / path).parent.mkdir(exist_ok=True)
@@ -163,7 +165,9 @@ class GitHub(BuildServer):
             assert not (self.folder / "caches" / options["key"]).exists(), "GitHub keeps the older one"
             self._save(ran, options["key"], options["path"])
         elif action == "actions/cache/restore":
-            caches = sorted((self.folder / "caches").glob(f"{options['restore-keys']}*"), key=lambda path: path.stat().st_ctime_ns)
+            caches = sorted(
+                (self.folder / "caches").glob(f"{options['restore-keys']}*"), key=lambda path: path.stat().st_ctime_ns
+            )
             if caches:
                 self._restore(ran, caches[-1].name, options["path"])
         elif action == "actions/upload-artifact":

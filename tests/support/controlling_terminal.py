@@ -67,8 +67,8 @@ class ControllingTerminal:
         """Wait until the text is there, behind what was waited for before."""
         deadline = time.monotonic() + timeout
         while (found := self.text.find(text, self._from)) < 0:
-            assert time.monotonic() < deadline, f"no {text!r} within {timeout:g} s:\n{self.text[self._from:]}"
-            assert self._read(0.1) or self.process.poll() is None, f"ended before {text!r}:\n{self.text[self._from:]}"
+            assert time.monotonic() < deadline, f"no {text!r} within {timeout:g} s:\n{self.text[self._from :]}"
+            assert self._read(0.1) or self.process.poll() is None, f"ended before {text!r}:\n{self.text[self._from :]}"
         self._from = found + len(text)
 
     def _read(self, timeout: float) -> bool:
@@ -81,7 +81,7 @@ class ControllingTerminal:
         """Wait for the program's end; returns its exit code."""
         deadline = time.monotonic() + timeout
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, f"still runs after {timeout:g} s:\n{self.text[self._from:]}"
+            assert time.monotonic() < deadline, f"still runs after {timeout:g} s:\n{self.text[self._from :]}"
             if self._leader >= 0:
                 self._read(0.05)
             else:

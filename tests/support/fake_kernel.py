@@ -35,7 +35,9 @@ class FakeKernel:
         for folder in ("sys/class/net", "sys/class/block", "sys/kernel/iommu_groups", "proc", "dev/vfio"):
             (self.root / folder).mkdir(parents=True)
         (self.pci / "drivers_autoprobe").write_text("1\n")
-        self.set(drivers={}, modules=[], blocks=[], refused={}, inert=[], late={}, names={}, network=EMPTY, modprobe_sees=[], says="")
+        self.set(
+            drivers={}, modules=[], blocks=[], refused={}, inert=[], late={}, names={}, network=EMPTY, modprobe_sees=[], says=""
+        )
         return self
 
     @property
@@ -188,7 +190,9 @@ class FakeKernel:
 
     def _new_interface(self, address: str) -> None:
         names = set(os.listdir(self.net))
-        name = self.known["names"].get(address) or next(name for name in (f"eth{number}" for number in range(99)) if name not in names)
+        name = self.known["names"].get(address) or next(
+            name for name in (f"eth{number}" for number in range(99)) if name not in names
+        )
         path = (self.pci / "devices" / address).resolve()
         self._interface(path / "net" / name, f"52:54:00:00:{address[5:7]}:{address[8:10]}")
         (path / "net" / name / "device").symlink_to(path)

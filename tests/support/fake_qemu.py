@@ -14,7 +14,7 @@ VFIO_USER = {"vfio-user-pci": ["socket", "host", "bootindex"]}
 
 # Asked over QMP on its standard input and output, it gives the real QEMU's answers, with what that build has more or less. On
 # any other command line it is the real QEMU, which does not get the properties that it does not know.
-_BUILD = '''\
+_BUILD = """\
 #!{python} -IS
 import json, os, subprocess, sys
 
@@ -46,12 +46,10 @@ for line in ended.stdout.splitlines():
         said["return"] += [{{"name": name, "parent": "device"}} for name in MORE if name not in there]
     print(json.dumps(said), flush=True)
 sys.exit(ended.returncode)
-'''
+"""
 
 
-def build(
-    folder: Path, *, more: Mapping[str, Iterable[str]] = {}, less: Iterable[str] = (), package: str | None = None
-) -> str:
+def build(folder: Path, *, more: Mapping[str, Iterable[str]] = {}, less: Iterable[str] = (), package: str | None = None) -> str:
     """A QEMU that has further devices and properties (``more``), or lacks devices and machine types (``less``).
 
     It runs guests, too, as the real QEMU does that it is made of. Returns the program's path.

@@ -28,9 +28,7 @@ HOST = HostConfig(
     root_disk_snapshot=True, test_iface_addr="ffff:ff:1f.7", vmux_socket_path=f"{FILES}/vmux.sock",
     vhost_user_socket_path=f"{FILES}/vhost.sock",
 )  # fmt: skip
-GUEST = GuestConfig(
-    fqdn="guest", vcpus=2, memory=64, admin_iface_mac="52:54:00:fa:00:5f", test_iface_mac="52:54:00:fa:00:60"
-)
+GUEST = GuestConfig(fqdn="guest", vcpus=2, memory=64, admin_iface_mac="52:54:00:fa:00:5f", test_iface_mac="52:54:00:fa:00:60")
 KERNEL: dict[str, Any] = {"kernel": f"{FILES}/vmlinuz", "initrd": f"{FILES}/initrd", "kernel_args": "console=ttyS0 panic=-1"}
 
 Option = tuple[str, str]

@@ -28,7 +28,12 @@ class Terminal:
     """Runs the arguments with all three streams on a pseudo-terminal. What it writes is read as it comes, unless ``stalled``."""
 
     def __init__(
-        self, arguments: Sequence[str], columns: int = 80, rows: int = 24, stalled: bool = False, environment: Mapping[str, str] = {}
+        self,
+        arguments: Sequence[str],
+        columns: int = 80,
+        rows: int = 24,
+        stalled: bool = False,
+        environment: Mapping[str, str] = {},
     ) -> None:
         self.columns = columns
         self.data = ""

@@ -53,6 +53,17 @@ def replaced(folder: Path, program: Path, *arguments: object) -> Path:
 def xdp_reflector(folder: Path, source: Path) -> Path:
     """An ``xdp_reflector_dir`` with that program in it."""
     folder.mkdir()
-    command: list[str | Path] = ["clang", "-O2", "-g", "-mcpu=v3", "-target", "bpf", "-c", source, "-o", folder / "reflector.bpf.o"]
+    command: list[str | Path] = [
+        "clang",
+        "-O2",
+        "-g",
+        "-mcpu=v3",
+        "-target",
+        "bpf",
+        "-c",
+        source,
+        "-o",
+        folder / "reflector.bpf.o",
+    ]
     subprocess.run(command, check=True, timeout=30)
     return folder

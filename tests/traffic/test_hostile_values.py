@@ -61,9 +61,7 @@ def read_by_luajit(folder: Path, content: str) -> list[bytes]:
 
 
 @settings(max_examples=15, deadline=None, database=None, suppress_health_check=FIXTURES)
-@given(
-    st.lists(st.one_of(texts, st.sampled_from(IN_LUA), st.text(st.characters(exclude_categories=["Cs"]))), max_size=30)
-)
+@given(st.lists(st.one_of(texts, st.sampled_from(IN_LUA), st.text(st.characters(exclude_categories=["Cs"]))), max_size=30))
 def test_luajit_reads_each_string_back_as_it_was(tmp_path: Path, values: list[str]) -> None:
     content = "DPDKConfig { cli = { " + ", ".join(map(lua_string, values)) + " } }"
     assert read_by_luajit(tmp_path, content) == [to_bytes(value) for value in values]
@@ -77,7 +75,7 @@ def test_luajit_reads_every_hostile_value_and_every_byte_back(tmp_path: Path) ->
     assert read_by_luajit(tmp_path, content) == [to_bytes(value) for value in values]
 
 
-@pytest.mark.parametrize("folder", ["/o'e\"x", "/a\nlocal given = { nic = \"0000:66:00.0\", mac = \"\", ", "/$(x) `y`", "/üñ\\"])
+@pytest.mark.parametrize("folder", ["/o'e\"x", '/a\nlocal given = { nic = "0000:66:00.0", mac = "", ', "/$(x) `y`", "/üñ\\"])
 def test_the_folder_of_an_installation_is_only_a_name_in_the_file_for_a_nic(tmp_path: Path, folder: str) -> None:
     nic = DpdkNic("0000:18:00.1", "64:9d:99:b1:0b:62")
     content = nic_config(nic, folder, [512])
@@ -103,9 +101,7 @@ def test_an_interface_is_only_a_name_to_dpdk_or_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["$x`y`", 'e"th', "-x", "a;b", "\\n", "üñ", "{a}", "'", "\x01"])
-def test_the_whole_file_is_read_back_and_softmoon_finds_the_interface(
-    tmp_path: Path, repository: Path, name: str
-) -> None:
+def test_the_whole_file_is_read_back_and_softmoon_finds_the_interface(tmp_path: Path, repository: Path, name: str) -> None:
     options = read_by_luajit(tmp_path, interface_config(name, f"autotest-{name}"))
     assert options[-1] == to_bytes(f"net_af_packet0,iface={name},qpairs=2") and to_bytes(f"autotest-{name}") in options
     script = f"package.path = '{repository}/moonprogs/softmoon/lua/?.lua'; io.write(require('softmoon.config').read(arg[1])[1])"
@@ -118,9 +114,7 @@ def test_the_whole_file_is_read_back_and_softmoon_finds_the_interface(
 
 
 def server(machine: FakeMachine, folder: str = "/moongen") -> Server:
-    config = ServerConfig(
-        fqdn="far", test_iface="nic", moongen_dir=folder, moonprogs_dir="/progs", xdp_reflector_dir=folder
-    )
+    config = ServerConfig(fqdn="far", test_iface="nic", moongen_dir=folder, moonprogs_dir="/progs", xdp_reflector_dir=folder)
     return Server("loadgen", config, machine)
 
 
@@ -180,9 +174,7 @@ def test_a_program_whose_name_is_more_than_a_name_is_not_run(program: str) -> No
 @settings(max_examples=100, deadline=None, database=None)
 @given(texts)
 def test_the_object_file_of_the_xdp_reflector_is_one_argument(folder: str) -> None:
-    machine = FakeMachine(
-        lambda command: '[{"ifname": "nic", "flags": ["UP", "LOWER_UP"]}]' if "show" in command else ""
-    )
+    machine = FakeMachine(lambda command: '[{"ifname": "nic", "flags": ["UP", "LOWER_UP"]}]' if "show" in command else "")
     REFLECTOR_KINDS["xdp"].up(server(machine, f"/{folder}"), "nic")
     loads = [command for command in machine.commands if "obj" in command]
     assert [command[command.index("obj") + 1] for command in loads] == [posixpath.join(f"/{folder}", XDP_OBJECT)]

@@ -25,6 +25,7 @@ from autotest.traffic.reflectors import REFLECTOR_KINDS, XDP_OBJECT
 
 MakeServer = Callable[..., Server]
 
+
 def program(tmp_path: Path, script: str) -> str:
     (tmp_path / "load.lua").write_text(script)
     return "load.lua"
@@ -114,7 +115,9 @@ def test_a_file_for_a_program_that_hangs_is_removed_too(make_server: MakeServer,
     assert not [name for name in os.listdir(server.state_dir) if name.endswith(".sizes")]
 
 
-def test_a_file_that_is_given_is_not_fetched_and_one_that_is_fetched_is_not_given(make_server: MakeServer, tmp_path: Path) -> None:
+def test_a_file_that_is_given_is_not_fetched_and_one_that_is_fetched_is_not_given(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
     target = tmp_path / "fetched"
     script = 'for last; do :; done; [ ! -e "$last" ] && echo 5,6 >"$last"'
     files: dict[str, Any] = {"fetch": {"histogram": target}, "give": {"sizes": "60"}}
@@ -122,7 +125,9 @@ def test_a_file_that_is_given_is_not_fetched_and_one_that_is_fetched_is_not_give
     assert end.code == 0 and target.read_text() == "5,6\n"
 
 
-def test_what_the_kernel_counted_meanwhile_is_told(make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_kernel_counted_meanwhile_is_told(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = iter([(1000, 2000), (1500, 2300), (7, 7), (6, 9), (7, 7), (9, 6), None, (1, 1)])
     monkeypatch.setattr(Links, "frames", lambda links, name: next(counts))
     moongen = MoonGen(make_server())
@@ -158,9 +163,7 @@ def test_a_program_that_fails_gives_its_code_and_output_and_no_file(make_server:
     assert end.code == 3 and "no samples" in end.output and not target.exists()
 
 
-def test_a_program_that_hangs_is_ended_and_its_last_words_are_in_the_error(
-    make_server: MakeServer, tmp_path: Path
-) -> None:
+def test_a_program_that_hangs_is_ended_and_its_last_words_are_in_the_error(make_server: MakeServer, tmp_path: Path) -> None:
     server = make_server()
     start = time.monotonic()
     with pytest.raises(TrafficError, match="(?s)load did not end within 0.3 s.*stuck here"):
@@ -176,9 +179,7 @@ def test_what_a_killed_run_left_is_ended_first(make_server: MakeServer, tmp_path
     assert end.output.endswith("mine\n")
 
 
-def test_a_program_is_started_when_it_says_that_it_is_ready_and_stopped_in_order(
-    make_server: MakeServer, tmp_path: Path
-) -> None:
+def test_a_program_is_started_when_it_says_that_it_is_ready_and_stopped_in_order(make_server: MakeServer, tmp_path: Path) -> None:
     server = make_server()
     name = program(tmp_path, f"trap 'echo >{tmp_path}/totals; exit 0' INT; echo reflector ready; while :; do sleep 0.02; done")
     moongen = MoonGen(server)

@@ -131,10 +131,7 @@ def _warn_of_crowd(kind: str, layout: Layout) -> None:
 
 
 def _remedy(layout: Layout) -> str:
-    return (
-        "limit what differs with --select, or use some of it as --by or --side-by-side: "
-        f"{listed(layout.cases, layout.differ)}"
-    )
+    return f"limit what differs with --select, or use some of it as --by or --side-by-side: {listed(layout.cases, layout.differ)}"
 
 
 def _caption(layout: Layout, everything: Sequence[Case], origin: Origin) -> str:
