@@ -18,9 +18,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from autotest.results.accumulate import STATE_FILE, accumulate  # noqa: E402
-from autotest.results.names import TrialName, load_latency_infix  # noqa: E402
-from autotest.results.store import ResultStore  # noqa: E402
+from autotest.results.accumulate import STATE_FILE, accumulate
+from autotest.results.names import TrialName, load_latency_infix
+from autotest.results.store import ResultStore
 
 CASES = 100
 REPETITIONS = 3

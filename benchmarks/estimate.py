@@ -24,7 +24,7 @@ from autotest.run.campaign import Campaign, Planned
 from autotest.run.estimate import estimate
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
-from labtest import LabCommand, lab_command, own_lab  # noqa: E402
+from labtest import LabCommand, lab_command, own_lab
 
 GOAL_PERCENT = 15.0
 PATIENCE_S = 1200.0

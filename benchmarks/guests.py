@@ -25,7 +25,7 @@ from autotest.servers.host import Host
 from autotest.servers.testbed import Servers
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
-from labtest import lab_command, own_lab  # noqa: E402
+from labtest import lab_command, own_lab
 
 ROUNDS = 3
 GOALS_S = {1: 3.5, 2: 3.5, 4: 7.0, 8: 15.0}  # by hand, from the start of the first until all took logins, on two CPUs with TCG

@@ -21,7 +21,7 @@ from autotest.servers.testbed import Servers
 from autotest.traffic.reflectors import REFLECTOR_KINDS
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
-from labtest import CampaignFile, LabCommand, lab_command, own_lab  # noqa: E402
+from labtest import CampaignFile, LabCommand, lab_command, own_lab
 
 BOOTS = 5
 GOAL_LOGIN_S, GOAL_OVERHEAD_S = 4.0, 0.5

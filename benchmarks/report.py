@@ -22,11 +22,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from autotest.report.summary import summarise  # noqa: E402
-from autotest.report.trials import read_results  # noqa: E402
-from autotest.results.figures import PERCENTILES  # noqa: E402
-from autotest.results.histogram import Histogram, format_histogram  # noqa: E402
-from autotest.results.names import TrialName, load_latency_infix  # noqa: E402
+from autotest.report.summary import summarise
+from autotest.report.trials import read_results
+from autotest.results.figures import PERCENTILES
+from autotest.results.histogram import Histogram, format_histogram
+from autotest.results.names import TrialName, load_latency_infix
 
 TRIALS = 10_000
 REPETITIONS = 3
@@ -126,8 +126,10 @@ def _output(rate: int, histogram: Histogram) -> str:
         [
             _HEAD,
             *seconds,
-            f"Samples: {histogram.samples}, Average: {histogram.mean:.1f} ns, StdDev: {histogram.std:.1f} ns, "
-            f"Quartiles: {quartiles} ns\n",
+            (
+                f"Samples: {histogram.samples}, Average: {histogram.mean:.1f} ns, StdDev: {histogram.std:.1f} ns, "
+                f"Quartiles: {quartiles} ns\n"
+            ),
             "\x1b[1;37m[INFO]  Saving histogram to '/tmp/histogram.csv'\x1b[0m\n",
             *(_line(way, f"{mean}, total {frames} packets with {64 * frames} bytes (incl. CRC)\n") for way in ("RX", "TX")),
         ]

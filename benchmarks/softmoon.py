@@ -168,7 +168,7 @@ def _measure_max_rate(lab: Lab) -> dict:
         theirs.append(lab.trafgen_kpps())
         ours.append(lab.softmoon_kpps())
     # each pair shares the machine's mood
-    ratio = statistics.median(a / b for a, b in zip(ours, theirs))
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=False))
     return {
         "name": "maximum rate, against trafgen",
         "unit": "kpps",
@@ -187,7 +187,7 @@ def _measure_shares(lab: Lab) -> list[dict]:
         guests.append(lab.softmoon_kpps("--count", GUESTS))
 
     def row(name: str, rates: list[float], share: float) -> dict:
-        ratio = statistics.median(rate / single for rate, single in zip(rates, one)) / share
+        ratio = statistics.median(rate / single for rate, single in zip(rates, one, strict=False)) / share
         return {
             "name": name,
             "unit": "kpps",

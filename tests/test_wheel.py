@@ -27,7 +27,13 @@ def run(*command: str | Path, cwd: Path, timeout: float = 120) -> str:
     """Run to the end, without a way to the checkout; returns what was printed."""
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     ended = subprocess.run(
-        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment
+        [str(word) for word in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+        check=False,
     )
     assert ended.returncode == 0, f"{command}: exit code {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
     return ended.stdout

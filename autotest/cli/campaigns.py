@@ -282,6 +282,6 @@ def status(options: argparse.Namespace) -> int:
     from autotest.run.status import read_status
 
     campaign, _ = _campaign(options, accepted(options))
-    for line in status_lines(read_status(campaign), datetime.now()):
+    for line in status_lines(read_status(campaign), datetime.now().astimezone()):
         print(printable(line))
     return EXIT_OK

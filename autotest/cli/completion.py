@@ -7,6 +7,7 @@ ever written: what goes wrong on the way, like a file that cannot be read, gives
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -108,7 +109,7 @@ def _attach(parser: argparse.ArgumentParser) -> None:
 def _safely(found: Complete, prefix: str, **more: Any) -> list[str]:
     try:
         return list(found(prefix, _line()))
-    except Exception:  # whatever a file holds: a Tab shows what it can, and never an error
+    except Exception:  # noqa: BLE001  # whatever a file holds: a Tab shows what it can, and never an error
         return []
 
 
@@ -125,9 +126,11 @@ def _line() -> Line:
 def _sources(before: list[str]) -> list[Path]:
     """The tests.conf and output directories on the line, else the ./tests.conf that the commands take then."""
     found = []
-    for previous, word in zip(before, before[1:], strict=False):
+    for previous, word in itertools.pairwise(before):
         path = Path(_path_of(os.path.expanduser(word)))
-        if previous not in ("-c", "--config", "-o", "--output") and (path.is_dir() or path.suffix == ".conf" and path.is_file()):
+        if previous not in ("-c", "--config", "-o", "--output") and (
+            path.is_dir() or (path.suffix == ".conf" and path.is_file())
+        ):
             found.append(path)
     return found or [path for path in [Path("tests.conf")] if path.is_file()]
 
@@ -139,7 +142,7 @@ def _path_of(source: str) -> str:
 
 def _after(before: list[str], *options: str) -> list[str]:
     """What was given with an option."""
-    return [word for previous, word in zip(before, before[1:], strict=False) if previous in options]
+    return [word for previous, word in itertools.pairwise(before) if previous in options]
 
 
 def _there_is(before: list[str]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -82,10 +82,8 @@ def interact(namespace: dict[str, Any], banner: str, signals: Signals) -> int:
 
 def _interact_on_terminal(namespace: dict[str, Any], banner: str, signals: Signals) -> None:
     application: Any = None
-    try:
+    with suppress(ImportError):
         from IPython.terminal.ipapp import TerminalIPythonApp as application
-    except ImportError:
-        pass
     # Not within the handler: each exception of the user's would then be said to have come during this one.
     if application:
         _interact_in_ipython(application, namespace, banner, signals)
@@ -165,7 +163,7 @@ def attributes(namespace: dict[str, Any], text: str) -> list[str]:
     head, _, tail = text.rpartition(".")
     try:
         thing = eval(head, namespace)  # names and dots that the user has typed
-    except Exception:
+    except Exception:  # noqa: BLE001  # whatever the attributes of the user's own things raise
         return []
     names = [name for name in dir(thing) if name.startswith(tail) and (tail.startswith("_") or not name.startswith("_"))]
     return [f"{head}.{name}{'(' * callable(inspect.getattr_static(thing, name, None))}" for name in names]

@@ -71,7 +71,7 @@ def _open_standard_streams() -> None:
             if null != descriptor:
                 os.dup2(null, descriptor)
                 os.close(null)
-            setattr(sys, name, open(descriptor, mode, encoding="utf-8"))
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8"))  # noqa: SIM115  # open as long as the program runs
 
 
 def _set_up_logging(verbosity: int, quiet: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,10 +94,8 @@ def wrapped(text: str, indent: str = "") -> str:
 
 def _read(prompt: str) -> str:
     """A line from the terminal; readline, where there is one, lets it be edited."""
-    try:
+    with suppress(ImportError):
         import readline  # noqa: F401  # input() uses it once it is there
-    except ImportError:
-        pass
     sys.stdout.flush()
     try:
         return input(printable(prompt))

@@ -91,7 +91,7 @@ class Screen:
     def _lines(self, size: os.terminal_size) -> Sequence[Line]:
         try:
             return self._frame(size)[-max(1, size.lines - 1) :]  # one is for the cursor
-        except Exception as error:  # whatever is wrong with a frame, the log goes on
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with a frame, the log goes on
             self._frame = lambda size: ()
             log.error("the display has ended: %r", error)
             return ()

@@ -69,7 +69,7 @@ def conditions(
     ['rate=10,20']
     """
     if begun := _BEGUN.fullmatch(prefix):
-        chosen, comma, last = begun["values"].rpartition(",")
+        chosen, _comma, last = begun["values"].rpartition(",")
         before = prefix[: len(prefix) - len(last)]
         values = there.get(begun["key"], ())
         return [before + value for value in values if value.startswith(last) and value not in chosen.split(",")]

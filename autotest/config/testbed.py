@@ -214,9 +214,11 @@ def _load_section(ini: IniFile, name: str, section_type: type[T]) -> T:
 def _cross_problems(testbed: Testbed) -> list[Problem]:
     """What is wrong only in combination: one name or address given to two things, or one that needs another."""
     problems = [problem for named in _with_names_of_their_own(testbed) for problem in _clashes(testbed, named)]
-    for key in ("initrd", "kernel_args"):
-        if getattr(testbed.guest, key) and not testbed.guest.kernel:
-            problems.append(Problem(testbed.file, "guest", "kernel", f"is missing: {key} needs it"))
+    problems += [
+        Problem(testbed.file, "guest", "kernel", f"is missing: {key} needs it")
+        for key in ("initrd", "kernel_args")
+        if getattr(testbed.guest, key) and not testbed.guest.kernel
+    ]
     problems += _nics_named_twice(testbed)
     if testbed.lab:
         problems += _outside_the_lab(testbed, testbed.lab)

@@ -250,8 +250,8 @@ def _group(number: str, group: Any) -> tuple[int | None, tuple[GroupMember, ...]
     found = int(_matching(_NUMBER, number, what))
     group = _typed(group, dict, what)
     members = []
-    for name, values in _typed(group.get("members"), dict, what).items():
-        values = _typed(values, dict, f"{name} in {what}")
+    for name, member in _typed(group.get("members"), dict, what).items():
+        values = _typed(member, dict, f"{name} in {what}")
         code = values.get("class")
         class_code = None if code is None else int(_matching(_CLASS, code, f"class of {name}"), 16)
         members.append(GroupMember(name, class_code, _text_or_none(values.get("driver"), f"driver of {name}")))

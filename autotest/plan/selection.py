@@ -136,7 +136,7 @@ def _first(text: str) -> tuple[Condition | None, str]:
             break
         at = commas.end()
     sign = _EQUAL if beginning[2] == "==" else beginning[2]
-    if not texts or text[at : at + 1].strip() and not text[at - 1].isspace():
+    if not texts or (text[at : at + 1].strip() and not text[at - 1].isspace()):
         return None, text
     if sign in _COMPARISONS and len(texts) > 1:
         raise ValueError(f"{quoted(text[:at].strip())} has several values: expected one number behind {sign}")

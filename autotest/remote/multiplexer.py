@@ -75,7 +75,7 @@ class LocalTmux:
         def ask() -> None:
             try:
                 answers.put(self._server.cmd(*arguments))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # handed to the caller's thread
                 answers.put(error)
 
         try:

@@ -31,7 +31,7 @@ def create_connection(address: tuple[str, int], timeout: float, netns: str | Non
         try:
             _enter(netns)
             outcome.append(_connect(address, timeout))
-        except BaseException as error:  # handed to the caller's thread below
+        except BaseException as error:  # noqa: BLE001  # handed to the caller's thread below
             outcome.append(error)
 
     thread = threading.Thread(target=connect, name=f"connect from {netns}")

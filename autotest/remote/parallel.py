@@ -47,7 +47,7 @@ def require_all(tasks: Mapping[str, Task]) -> None:
 def _alone(name: str, task: Task) -> dict[str, Exception]:
     try:
         task()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # handed to the caller
         return {name: error}
     return {}
 
@@ -99,7 +99,7 @@ class _Crew:
                 with stopping(self._stop):
                     give_up_if_told(name)
                     task()
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001  # handed to the caller's thread
                 error = raised
             self._ended.put((name, error))
             is_over.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
@@ -102,7 +103,7 @@ class SshTransport(Transport):
 
         try:
             connection = self._first_socket(hops[0], within(timeout or hops[0].connect_timeout))
-            for hop, beyond in zip(hops, hops[1:], strict=False):
+            for hop, beyond in itertools.pairwise(hops):
                 self._hops.append(login(hop, connection, within(threading.TIMEOUT_MAX)))
                 connection = self._channel_to(beyond, hop, within(timeout or beyond.connect_timeout))
             self._hops.append(login(hops[-1], connection, within(threading.TIMEOUT_MAX)))
@@ -139,7 +140,7 @@ class SshTransport(Transport):
         ours, theirs = socket.socketpair()
         command = ["sh", "-c", target.proxy_command]  # ssh_config(5): it is run by the user's shell
         with theirs:
-            self._proxy_errors = tempfile.TemporaryFile()
+            self._proxy_errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the connection
             self._proxy = subprocess.Popen(
                 command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._proxy_errors, start_new_session=True
             )

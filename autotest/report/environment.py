@@ -45,12 +45,16 @@ def environment(record: object) -> Environment:
     facts: dict[str, str] = {}
     for part in _PARTS:
         for key, value in _flat(part, record.get(part, {}), _DEPTH):
-            for group in _GROUPS:
-                if key.startswith(group):
-                    key = f"{group.partition('.')[0]}.{key.removeprefix(group)}"
-            facts[key] = value
+            facts[_without_group(key)] = value
     facts.pop(_IDENTITY_HASH, None)
     return facts
+
+
+def _without_group(key: str) -> str:
+    for group in _GROUPS:
+        if key.startswith(group):
+            key = f"{group.partition('.')[0]}.{key.removeprefix(group)}"
+    return key
 
 
 def _flat(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

@@ -167,7 +167,7 @@ def _cell(value: Any, dtype: str) -> Any:
         return pd.NA
     if dtype == _TEXT:  # half of a surrogate pair, which JSON can hold, is in no encoding
         return str(value).encode("utf-8", "backslashreplace").decode()
-    if dtype == _WHOLE and abs(value) > _LARGEST or dtype == _NUMBER and not math.isfinite(value):
+    if (dtype == _WHOLE and abs(value) > _LARGEST) or (dtype == _NUMBER and not math.isfinite(value)):
         return pd.NA
     return value
 

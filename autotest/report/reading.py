@@ -213,7 +213,7 @@ def _work(directory: Path, tasks: Sequence[list[Source]], todo: int, sender: Con
         while taken := os.read(todo, 1):
             try:
                 sender.send((taken[0], [reading.row() for reading in _read_all(directory, tasks[taken[0]])]))
-            except Exception as error:  # comes again where it can be told
+            except Exception as error:  # noqa: BLE001  # comes again where it can be told
                 log.debug("%s", error)
 
 

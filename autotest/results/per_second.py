@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -97,12 +98,10 @@ def sending_rate(text: str, frame_bytes: float) -> tuple[float, float] | None:
         text: lines that the load program wrote.
         frame_bytes: size of the frames, on average, without CRC.
     """
-    found = None
-    for found in _SECOND_SENT.finditer(COLOUR.sub("", text).replace("\r", "")):
-        pass
-    if found is None:
+    found = deque(_SECOND_SENT.finditer(COLOUR.sub("", text).replace("\r", "")), maxlen=1)
+    if not found:
         return None
-    mpps, mbit, wire_mbit = map(float, found.groups())
+    mpps, mbit, wire_mbit = map(float, found[0].groups())
     frame_bits, wire_bits = (frame_bytes + _CRC) * 8, (frame_bytes + _CRC + _FRAMING) * 8
     each = [
         ((mpps - 0.005) * 1e3, (mpps + 0.005) * 1e3),

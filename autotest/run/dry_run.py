@@ -56,7 +56,7 @@ def describe(campaign: Campaign) -> Iterator[str]:
     yield from _left_out(campaign)
     now = campaign.within_limit(total.total - total.done)
     yield f"all: {total.counts()}{'' if campaign.limit is None else f', {now} of them in this run'}"
-    yield from ending(total.done, estimate(campaign), datetime.now())
+    yield from ending(total.done, estimate(campaign), datetime.now().astimezone())
 
 
 @dataclass

@@ -214,7 +214,7 @@ class Runner(Generic[Context]):
                 if attempt == job.retries:
                     what = f"{failure.stage} ({self._describe(failure.prefix)})"
                     self._give_up(job, failure.index, failure.prefix, Failure(what, reason))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # whatever a trial raises, the next one goes on
                 self._expected(error)
                 reason = self._leave_what_broke(error, keep=0 if attempt else max(0, len(self._entered) - 1))
                 end = End.INVALID if isinstance(error, TrialInvalid) else End.FAILED

@@ -142,7 +142,7 @@ class EnteredStages(Generic[Context]):
             if stage.check:
                 try:
                     stage.check(self._context, entered.prefix)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # handed to the caller
                     return index, stage.name, error
         return None
 
@@ -170,9 +170,9 @@ class EnteredStages(Generic[Context]):
             try:
                 try:
                     manager.__exit__(None, None, None)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # told; the rest is still torn down
                     self._on_error(name, error)
-            except BaseException as error:  # Ctrl-C or a bug during teardown: the rest is still torn down
+            except BaseException as error:  # noqa: BLE001  # Ctrl-C or a bug during teardown: the rest is still torn down
                 interruption = error
         if interruption:
             raise interruption

@@ -131,6 +131,6 @@ REFLECTOR_KINDS = {
             _xdp_down,
             _xdp_check,
             _xdp_checksum,
-        ),  # fmt: skip
+        ),
     )
 }

@@ -39,6 +39,7 @@ class Nights:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=60,
+            check=False,
         )
         assert ended.returncode == code, f"exit code {ended.returncode}\n{ended.stdout}"
         return ended.stdout

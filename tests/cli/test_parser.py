@@ -61,7 +61,7 @@ def test_an_error_of_the_line_names_the_nearest_and_where_help_is_and_is_no_wall
         build_parser().parse_args(line.split())
     output = capsys.readouterr()
     assert caught.value.code == 2 and output.out == ""
-    first, second = output.err.splitlines()
+    _first, second = output.err.splitlines()
     assert output.err.startswith("error: ") and says in output.err
     assert second.startswith(see) and second.endswith("--help says what there is")
 

@@ -51,7 +51,7 @@ def redirected(tmp_path: Path, *options: str, **values: object) -> tuple[int, st
     environment = ENVIRONMENT | {name: str(value) for name, value in values.items() if name.isupper()}
     lists = {name: value for name, value in values.items() if not name.isupper()}
     command = [*COMMAND, *fake_campaign.write(tmp_path, **lists), *options]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -179,7 +179,7 @@ def test_a_terminal_that_gets_narrower_has_one_view_on_it(tmp_path: Path) -> Non
             lines = pane().splitlines()
             assert sum(RULE in line for line in lines) == 1 and sum("0 failed" in line for line in lines) == 1, pane()
     finally:
-        subprocess.run([*tmux, "kill-server"])
+        subprocess.run([*tmux, "kill-server"], check=False)
 
 
 def test_what_a_shell_wrote_while_the_run_was_stopped_is_not_erased(start: Start) -> None:
@@ -284,5 +284,7 @@ def test_what_draws_is_loaded_only_for_a_live_view(tmp_path: Path) -> None:
     without, of_campaign = "from autotest.cli.program import main; main([])", "from fake_campaign import main; main()"
     for program, given in ((without, []), (of_campaign, arguments)):
         command = [sys.executable, "-c", f"import sys; {program}; sys.exit('rich' in sys.modules)", *given]
-        ended = subprocess.run(command, env=ENVIRONMENT | {"PYTHONPATH": f"{PROJECT}:{support}"}, capture_output=True, timeout=30)
+        ended = subprocess.run(
+            command, env=ENVIRONMENT | {"PYTHONPATH": f"{PROJECT}:{support}"}, capture_output=True, timeout=30, check=False
+        )
         assert ended.returncode == 0, ended.stderr

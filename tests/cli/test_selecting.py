@@ -102,7 +102,7 @@ def test_the_dry_run_and_the_status_are_of_what_is_selected(
     assert code == 0 and total(out) == trials
     assert "4 trials: exclude rule 'interface=macvtap rate>20'" not in out
     code, out, _ = autotest(capsys, "status", "tests.conf", *options)
-    assert code == 0 and re.search(rf"^{trials} trials? on .* takes? about", out, re.M)
+    assert code == 0 and re.search(rf"^{trials} trials? on .* takes? about", out, re.MULTILINE)
     assert not (folder / "out").exists()
 
 
@@ -157,7 +157,9 @@ def test_limit_and_seed_reach_the_campaign_and_a_limit_is_above_0(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, out, _ = autotest(capsys, "test-load-lat-file", "-d", "--limit", "3")
-    assert "all: 11 trials, 0 done, 11 to do, 3 of them in this run" in out and re.search("^3 trials .* take about", out, re.M)
+    assert "all: 11 trials, 0 done, 11 to do, 3 of them in this run" in out and re.search(
+        "^3 trials .* take about", out, re.MULTILINE
+    )
     seen = []
 
     def run(options: argparse.Namespace, testbed: Testbed, campaign: Campaign, observer: Observer) -> int:

@@ -77,6 +77,7 @@ def piped(folder: Path, stdin: str, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(
         [*WITH_IPYTHON, "shell", *arguments], cwd=folder, input=stdin, capture_output=True, text=True, timeout=60,
         env=environment(folder),
+        check=False,
     )  # fmt: skip
 
 

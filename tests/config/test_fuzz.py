@@ -234,7 +234,7 @@ def assert_is_whole(sections: list[Section]) -> None:
         assert all(values and len(set(values)) == len(values) for values in section.lists.values())
         assert all(re.fullmatch(r"[A-Za-z0-9][\w.+=@,:~-]*", name) for name, _ in section.lists["qemu"])
         assert all(path.isprintable() and not path.startswith("-") for _, path in section.lists["qemu"])
-        assert all(1 <= number for key in ("rate", "runtime", "guests") for number in section.lists[key])
+        assert all(number >= 1 for key in ("rate", "runtime", "guests") for number in section.lists[key])
         assert all(re.fullmatch(r"even|[1-9]\d*(:[1-9]\d*)+", weights) for weights in section.lists["weights"])
         for sizes in map(FrameSizes.of, section.lists["size"]):
             assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+:~-]*", sizes.name)

@@ -102,7 +102,7 @@ def test_values_that_do_not_fit_together_are_named_as_if_they_were_written(tmp_p
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("host.tst_iface=x", r"unknown key 'tst_iface' of \[host\] \(did you mean 'test_iface'\?\)"),
         ("hst.fqdn=x", "sections are host, guest, loadgen, local"),

@@ -78,7 +78,7 @@ def nic(machine: Machine, name: str) -> Nic:
 
 
 @pytest.mark.parametrize(
-    "name, why",
+    ("name", "why"),
     [
         ("eno1", "carries the default route (eno1)"),
         ("eno2", "has the address 10.8.0.1 (br-lan, on top of eno2)"),

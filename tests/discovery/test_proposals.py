@@ -98,7 +98,9 @@ def test_the_admin_network_is_one_that_neither_machine_knows() -> None:
     assert admin_network([machine(networks=tuple(map(ip_network, ("192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8"))))]) is None
 
 
-@pytest.mark.parametrize("net, guest", [("10.1.2.10/24", "10.1.2.11"), ("10.1.2.1/28", "10.1.2.10"), ("fd00::1/64", "fd00::a")])
+@pytest.mark.parametrize(
+    ("net", "guest"), [("10.1.2.10/24", "10.1.2.11"), ("10.1.2.1/28", "10.1.2.10"), ("fd00::1/64", "fd00::a")]
+)
 def test_the_guest_has_an_address_of_its_own_in_it(net: str, guest: str) -> None:
     assert guest_address(net) == f"root@{guest}"
     assert values.machine(guest_address(net))
@@ -149,7 +151,7 @@ def test_moongen_gets_the_nic_only_where_both_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "found, expected",
+    ("found", "expected"),
     [
         (plan(), {"machines": "host, pcvm", "interfaces": "pnic, bridge, macvtap, vhost-user, vfio", "vhosts": "no, yes",
                   "reflectors": "moongen, xdp"}),

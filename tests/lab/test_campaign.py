@@ -90,7 +90,7 @@ def test_ctrl_c_undoes_everything_and_exits_with_130(lab: LabCommand, tests: Cam
     time.sleep(3)  # into the trial
     process.send_signal(signal.SIGINT)
     start = time.monotonic()
-    stdout, stderr = process.communicate(timeout=30)
+    _stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130, stderr
     assert "interrupted" in stderr and "Traceback" not in stderr
     assert time.monotonic() - start < 10

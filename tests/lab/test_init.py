@@ -96,7 +96,7 @@ def test_a_guest_of_the_labs_measures_with_what_it_writes(ssh_machines: LabComma
     assert json.loads(trial.read_text())["figures"]
 
 
-@pytest.mark.parametrize("known, message", [("", "host key is unknown: check it and accept it by hand once"), (None, "")])
+@pytest.mark.parametrize(("known", "message"), [("", "host key is unknown: check it and accept it by hand once"), (None, "")])
 def test_a_machine_that_is_not_trusted_or_trusts_nobody_is_one_line_with_the_remedy(
     ssh_machines: LabCommand, tmp_path: Path, known: str | None, message: str
 ) -> None:

@@ -52,7 +52,9 @@ def test_a_runs_preflight_is_short_and_tells_only_what_is_wrong(lab: LabCommand,
     log = lab.run("test-load-lat-file", str(tests.file))
     (line,) = [line for line in log.splitlines() if "checks passed" in line]
     assert " 0 failed" in line and "pass " not in log
-    before, ended = (datetime.strptime(f"2024-{_STAMP.findall(text)[0]}", "%Y-%m-%d %H:%M:%S") for text in (log, line))
+    before, ended = (
+        datetime.strptime(f"2024-{_STAMP.findall(text)[0]}", "%Y-%m-%d %H:%M:%S").astimezone() for text in (log, line)
+    )
     assert (ended - before).total_seconds() < _LONGEST, log
     log = lab.run("test-load-lat-file", str(tests.file))  # nothing to do: nothing is looked at
     assert "checks passed" not in log

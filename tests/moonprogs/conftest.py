@@ -16,7 +16,7 @@ import pytest
 # test modules are imported by path: their folder is not otherwise on it
 sys.path.insert(0, str(Path(__file__).parent))
 
-from moonwire import DUT_MAC, LOADGEN_MAC, Machine, Wire, run  # noqa: E402
+from moonwire import DUT_MAC, LOADGEN_MAC, Machine, Wire, run
 
 _numbers = itertools.count()
 

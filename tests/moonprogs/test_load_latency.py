@@ -15,19 +15,19 @@ from moonwire import DUT_MAC, ROOT, Machine, Wire, wait_until
 PER_SECOND = re.compile(
     r"^\x1b\[(?:1;36|0;34)m\[Device: id=(\d+)\] (RX|TX)\x1b\[0m: "
     r"([\d.]+) Mpps, (\d+) Mbit/s \((\d+) Mbit/s with framing\)$",
-    re.M,
+    re.MULTILINE,
 )
 FINAL = re.compile(
     r"^\x1b\[(?:1;36|0;34)m\[Device: id=(?P<id>\d+)\] (?P<direction>RX|TX)\x1b\[0m: "
     r"(?:[\d.]+|nan) \(StdDev (?:[\d.]+|nan)\) Mpps, (?:\d+|nan) \(StdDev (?:\d+|nan)\) Mbit/s "
     r"\((?:\d+|nan) Mbit/s with framing\), "
     r"total (?P<packets>\d+) packets with (?P<bytes>\d+) bytes \(incl\. CRC\)$",
-    re.M,
+    re.MULTILINE,
 )
 SAMPLES = re.compile(
-    r"^Samples: (\d+), Average: ([\d.]+) ns, StdDev: ([\d.]+) ns, Quartiles: ([\d.]+)/([\d.]+)/([\d.]+) ns$", re.M
+    r"^Samples: (\d+), Average: ([\d.]+) ns, StdDev: ([\d.]+) ns, Quartiles: ([\d.]+)/([\d.]+)/([\d.]+) ns$", re.MULTILINE
 )
-SAVING = re.compile(r"^\x1b\[1;37m\[INFO\]  Saving histogram to '(.*)'\x1b\[0m$", re.M)
+SAVING = re.compile(r"^\x1b\[1;37m\[INFO\]  Saving histogram to '(.*)'\x1b\[0m$", re.MULTILINE)
 
 # Of the offered load; a busy machine may take the generator off its CPU at the very end of a run of a second.
 MOST = 0.9
@@ -115,7 +115,7 @@ def test_without_a_reflector_the_run_fails_and_says_that_there_are_no_samples(wi
     assert 0 < totals(output)["TX"][0] <= 1500 and totals(output)["RX"][0] == 0
 
 
-@pytest.mark.parametrize("rate, expected", [(0.5, 500), (20, 20000), (100, 100000)])
+@pytest.mark.parametrize(("rate", "expected"), [(0.5, 500), (20, 20000), (100, 100000)])
 def test_offered_load_is_sent_and_never_more(wire: Wire, tmp_path: Path, rate: float, expected: int) -> None:
     wire.dut.attach_xdp(ROOT / "autotest" / "traffic" / "reflector.bpf.c", tmp_path)
 

@@ -15,7 +15,7 @@ from moonwire import DUT_MAC, MOONPROGS, ROOT, Wire, wait_until
 GUEST = re.compile(
     r"^\x1b\[1;37m\[INFO\]  Guest (\d+) \(([0-9a-f:]{17})\): sent (\d+) frames with (\d+) bytes, "
     r"received (\d+) frames with (\d+) bytes \(incl\. CRC\), (\d+) latency samples\x1b\[0m$",
-    re.M,
+    re.MULTILINE,
 )
 TOTAL = re.compile(r"(RX|TX)\x1b\[0m: .*, total (\d+) packets with (\d+) bytes")
 TEST_FRAMES = re.compile(r"Test frames: sent (\d+) in ([\d.]+) s, received (\d+), (\d+) of them in a drain of ([\d.]+) s")
@@ -250,7 +250,7 @@ def test_the_totals_are_those_of_all_load_tasks_and_the_drain_ends_when_all_is_b
 
     output = measure(wire, tmp_path / "h.csv", FIRST, "--count", 2, "-s", "imix", "-t", tasks, "--drain", 5)
 
-    sent, _, received, drained, drain = TEST_FRAMES.search(output).groups()
+    sent, _, received, _drained, drain = TEST_FRAMES.search(output).groups()
     assert (int(sent), int(received)) == (output.totals["TX"][0], output.totals["RX"][0])
     assert MOST * 2500 <= int(sent) == int(received) <= 2500
     assert float(drain) < 4
@@ -271,7 +271,7 @@ end
 """
 
 
-@pytest.mark.parametrize("late, least, most", [(150, 0.5, 0.64), (1500, 1.5, 4)], ids=["in time", "too late"])
+@pytest.mark.parametrize(("late", "least", "most"), [(150, 0.5, 0.64), (1500, 1.5, 4)], ids=["in time", "too late"])
 def test_load_tasks_begin_together_or_the_time_is_that_from_the_first_to_the_last(
     wire: Wire, tmp_path: Path, late: int, least: float, most: float
 ) -> None:
@@ -392,7 +392,7 @@ def test_with_hardware_time_stamps_one_task_samples_all_guests_and_another_count
 
 
 @pytest.mark.parametrize(
-    "arguments, complaint",
+    ("arguments", "complaint"),
     [
         ([f"{FIRST},{FIRST}"], f"mac has '{FIRST}' twice"),
         ([f"{FIRST},"], "mac must look like 52:54:00:12:34:56, not ''"),

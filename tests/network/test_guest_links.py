@@ -123,7 +123,7 @@ def test_guests_in_a_bridge_have_an_entry_each_at_their_own_tap(netns: str, serv
         for number, port in ((1, "tap"), (2, "tap-2"), (3, "tap-3")):
             mac = str(host.machine(number).testbed.guest.test_iface_mac)
             assert {each: entries(netns, each, mac) for each in ("tap", "tap-2", "tap-3")} == {
-                **{"tap": [], "tap-2": [], "tap-3": []}, port: [("br", "static")],
+                "tap": [], "tap-2": [], "tap-3": [], port: [("br", "static")],
             }  # fmt: skip
             assert host.links.require(port)["master"] == "br"
             assert host.links.require(port.replace("tap", "admtap"))["master"] == "adm"
@@ -187,7 +187,7 @@ def test_guests_that_share_a_nic_have_a_macvtap_each(netns: str, server: Server)
 def low(netns: str, server: Server) -> Iterator[str]:
     """A link with a lower MAC address than any bridge gets by chance."""
     ip(netns, "link", "add", "low", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "lowpeer")
-    yield "low"
+    return "low"
 
 
 @pytest.mark.parametrize("keeps_mac", [True, False])

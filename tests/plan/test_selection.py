@@ -344,7 +344,7 @@ def test_each_line_of_exclude_leaves_out_what_meets_all_of_its_conditions(tmp_pa
     (found,) = load(tmp_path, f"{CONF}exclude = {rules}")
     assert loads(found) == [
         case for case in loads(full)
-        if not (case[1] == "macvtap" and case[2] >= 1000 or case[3] == 590 and case[2] < 30 or case[0] == "host")
+        if not ((case[1] == "macvtap" and case[2] >= 1000) or (case[3] == 590 and case[2] < 30) or case[0] == "host")
     ]  # fmt: skip
     reasons = {exclusion.reason for exclusion in tree(found).exclusions() if exclusion.asked_for}
     expected = ["interface=macvtap rate>=1M", "size=590 rate=10,20", "machine=host"]

@@ -97,7 +97,8 @@ def refusal_of_kvm() -> str | None:
     """What QEMU says first of a machine with KVM and nothing else; None where it makes one. KVM may be there and good for nothing."""
     machine = ["-machine", "pc", "-accel", "kvm", "-cpu", "host", "-nodefaults", "-display", "none", "-S", "-qmp", "stdio"]
     ended = subprocess.run(
-        [QEMU, *machine], input='{"execute": "qmp_capabilities"}{"execute": "quit"}', capture_output=True, text=True, timeout=60
+        [QEMU, *machine], input='{"execute": "qmp_capabilities"}{"execute": "quit"}', capture_output=True, text=True, timeout=60,
+        check=False,
     )  # fmt: skip
     return ended.stderr.splitlines()[0] if ended.returncode else None
 

@@ -55,8 +55,8 @@ class SshServer:
         config = self.folder / "sshd_config"
         config.write_text("".join(f"{key} {value}\n" for key, value in options.items()))
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where every sshd wants its privilege separation
-        log = open(self.folder / "sshd.log", "wb")
-        self.process = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", str(config)], stderr=log)
+        with open(self.folder / "sshd.log", "wb") as log:
+            self.process = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", str(config)], stderr=log)
         deadline = time.monotonic() + 5
         while "listening" not in (self.folder / "sshd.log").read_text().lower():
             assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "sshd.log").read_text()

@@ -250,7 +250,7 @@ def test_to_socat_the_path_of_a_socket_is_only_a_path(
     monkeypatch.chdir(tmp_path)
     thread = say_hello(listener, tmp_path / name)
     command = ["socat", "-", socat_address("UNIX-CONNECT", str(tmp_path / name))]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=5)
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=5, check=False)
     thread.join()
     assert ended.stdout == b"hello", ended.stderr
     assert os.listdir(tmp_path) == [name]
@@ -355,10 +355,8 @@ def test_a_damaged_file_of_a_session_is_an_error_of_ours_and_no_signal_goes_astr
     machine = FakeMachine()
     session = session_with(machine, pid=pid, exit=code)
     for look in (session.exit_code, session.pid, session.state, session.duration, session.clock_jump, session.stop):
-        try:
+        with suppress(AutotestError):
             look()
-        except AutotestError:
-            pass
     assert all(int(pid) > 1 for pid in signalled(machine))
 
 

@@ -227,7 +227,7 @@ def test_stop_right_after_the_start_leaves_no_process(make_session: MakeSession)
         session.start(["sh", "-c", f"trap '' HUP; exec sleep {marker}"])
         session.stop()
     time.sleep(0.05)
-    found = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True).stdout.split()
+    found = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True, check=False).stdout.split()
     for pid in found:
         os.kill(int(pid), signal.SIGKILL)
     assert found == []
@@ -320,7 +320,9 @@ def test_a_session_runs_inside_the_namespace_of_its_machine(netns: str, tmux_soc
     session = Session(LocalTransport("inside", netns), tmux_socket, "s", str(tmp_path))
     session.start(["readlink", "/proc/self/ns/net"])
     session.wait(5)
-    inside = subprocess.run(["ip", "netns", "exec", netns, "readlink", "/proc/self/ns/net"], capture_output=True, text=True)
+    inside = subprocess.run(
+        ["ip", "netns", "exec", netns, "readlink", "/proc/self/ns/net"], capture_output=True, text=True, check=False
+    )
     assert session.output() == inside.stdout != os.readlink("/proc/self/ns/net") + "\n"
 
 
@@ -335,7 +337,7 @@ def test_a_machine_without_tmux_is_an_error_of_ours(tmux_socket: str, tmp_path: 
 
 def ends(marker: str) -> list[str]:
     """Which processes of that command line are there; they are ended, too: a test that fails leaves none behind."""
-    found = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True).stdout.split()
+    found = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True, check=False).stdout.split()
     for pid in found:
         os.kill(int(pid), signal.SIGKILL)
     return found

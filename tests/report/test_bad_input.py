@@ -234,8 +234,10 @@ def test_trials_of_two_testbeds_are_not_merged(directory):
     assert [trial.name.repetition for trial in results.trials] == [0, 2, 3, 4]
     assert [trial.name.repetition for trial in results.elsewhere] == [1, 5, 6]
     assert told(directory) == [
-        f"{older.name(10, 1).trial}, {older.name(10, 5).trial}: measured on testbed b, not on a like most: "
-        "left out unless selected by testbed=b",
+        (
+            f"{older.name(10, 1).trial}, {older.name(10, 5).trial}: measured on testbed b, not on a like most: "
+            "left out unless selected by testbed=b"
+        ),
         f"{older.name(10, 6).trial}: measured on testbed c, not on a like most: left out unless selected by testbed=c",
     ]
 

@@ -240,7 +240,11 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hold_the_reader_up(tmp_path):
 
 
 def test_the_collector_is_as_before_whatever_happens(tmp_path):
-    for call in (lambda: read_results(tmp_path), lambda: pytest.raises(ResultsError, read_results, tmp_path / "none")):
+    def reading_nothing() -> None:
+        with pytest.raises(ResultsError):
+            read_results(tmp_path / "none")
+
+    for call in (lambda: read_results(tmp_path), reading_nothing):
         call()
         assert gc.isenabled()
         gc.disable()

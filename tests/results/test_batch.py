@@ -14,8 +14,17 @@ from autotest.results.pairs import MAX_DIGITS, parse_pairs
 NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, 10**MAX_DIGITS - 1))
 HISTOGRAMS = st.dictionaries(NUMBERS, st.one_of(st.integers(1, 12), st.integers(1, 10**9)), min_size=1, max_size=40)
 BROKEN = st.sampled_from(
-    [b"", b"\n", b"1,2", b"1,2\n3", b"1,2\n\n", b"1\n", b"1,2,3\n", b"a,b\n", b"2,1\n1,1\n", b"1,1\n1,1\n"]
-    + [
+    [
+        b"",
+        b"\n",
+        b"1,2",
+        b"1,2\n3",
+        b"1,2\n\n",
+        b"1\n",
+        b"1,2,3\n",
+        b"a,b\n",
+        b"2,1\n1,1\n",
+        b"1,1\n1,1\n",
         b"5,0\n",
         b",1\n",
         b"1,\n",
@@ -23,7 +32,7 @@ BROKEN = st.sampled_from(
         b"1,1\r\n",
         b"-1,1\n",
         b"1.5,1\n",
-        b"1,1\n\0\0\0\0",
+        b"1,1\n\x00\x00\x00\x00",
         b"\xff,1\n",
         b"1\n2,3\n,4\n",
         b"1,2,3\n4\n",

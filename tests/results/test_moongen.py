@@ -161,8 +161,7 @@ def plainly(text):
     """Rates, totals, samples and levels of an output, by one loop over its lines."""
     rates, totals, samples, guests = {}, {}, None, {}
     said = {"INFO": [], "WARN": [], "ERROR": [], "FATAL": []}
-    for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("\n"):
-        line = line.rstrip("\r")
+    for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n").split("\n"):
         if match := GUEST.match(line):
             guests[int(match[1])] = [match[2], *map(int, match.groups()[2:])]
         if "[Device: id=" in line:

@@ -33,7 +33,7 @@ record = st.one_of(
 )
 answer_json = st.dictionaries(
     st.sampled_from(["held", "replaced"]), st.one_of(record, st.lists(record, max_size=2)), max_size=2
-).map(lambda answer: json.dumps(answer))
+).map(json.dumps)
 
 
 @settings(max_examples=200, deadline=None, database=None)

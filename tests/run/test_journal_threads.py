@@ -25,7 +25,7 @@ def at_once(work: Callable[[str], None]) -> None:
         try:
             ready.wait(_LONG)
             work(machine)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # looked at below
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(machine,)) for machine in MACHINES]

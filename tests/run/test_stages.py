@@ -72,7 +72,7 @@ class Bench:
                 self._check("guests"),
                 self._end,
                 self._change,  # type: ignore[arg-type]
-                lambda _, case: self._mend(_, case),
+                self._mend,
             ),
             Stage("reflector", "reflector", self._step("r"), self._check("reflector")),  # type: ignore[arg-type]
         ]

@@ -55,7 +55,7 @@ def look(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
         servers.host.__dict__["memory_dir"] = str(tmp_path / "memory")
         return Inspection(servers)
 
-    yield make
+    return make
 
 
 def settings(qemu: str = "") -> GuestSettings:

@@ -108,6 +108,7 @@ class BuildServer:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=300,
+            check=False,
         )
         ran.output += ended.stdout
         ran.steps[script] = ended.returncode

@@ -117,7 +117,7 @@ def screen(data: str, columns: int) -> list[str]:
         if carriage_return:
             column = 0
         elif line_feed:
-            row, column = row + 1, column
+            row += 1
         elif command == "A":
             row -= int(code or 1)
             assert row >= 0, "above the first line"

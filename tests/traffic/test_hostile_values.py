@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -153,10 +154,8 @@ def test_only_the_very_placeholder_stands_for_a_file(tmp_path: Path) -> None:
 
     machine = FakeMachine(answer)
     given_ = ["{file}", "{filex", "{file}}", "x{file}", "{other}", "{", "{}"]
-    try:
+    with suppress(AutotestError):  # nothing runs there
         MoonGen(server(machine)).run("x.lua", given_, fetch={"file": tmp_path / "f"}, seconds=0, timeout=0)
-    except AutotestError:
-        pass  # nothing runs there
     path, *others = started(machine)[-len(given_) :]
     assert path.startswith("/run/autotest/autotest/x-") and path.endswith(".file") and others == given_[1:]
 
