@@ -12,6 +12,7 @@ install_python ""
 cd -- "$project"
 autotest=$venv/bin/autotest
 
+# shellcheck disable=SC2329  # the trap below calls it
 leave() {
     local status=$?
     if [ -n "${lab_used:-}" ]; then

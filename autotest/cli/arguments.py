@@ -28,7 +28,7 @@ exit codes: 0 all done, 1 something failed, 2 wrong usage or configuration,
 
 def verbosity(options: argparse.Namespace) -> int:
     """How often -v was given, before and after the command together."""
-    return options.verbose + options.more_verbose
+    return int(options.verbose + options.more_verbose)
 
 
 def build_parser() -> Parser:

@@ -75,18 +75,19 @@ def complete(parser: argparse.ArgumentParser) -> NoReturn:
 def _finder(parser: argparse.ArgumentParser) -> Any:
     import argcomplete
 
-    class Finder(argcomplete.CompletionFinder):
+    class Finder(argcomplete.CompletionFinder):  # type: ignore[misc]  # without annotations
         """Options where one is begun, or where there is nothing else; no file names but where a file is expected."""
 
         def collect_completions(self, active_parsers: Any, parsed_args: Any, cword_prefix: str) -> list[str]:
-            found = super().collect_completions(active_parsers, parsed_args, cword_prefix)
+            found: list[str] = super().collect_completions(active_parsers, parsed_args, cword_prefix)
             wants_value = any(action.option_strings for action in active_parsers[-1].active_actions)
             if found or cword_prefix or wants_value:
                 return found
-            return self._get_option_completions(active_parsers[-1], "--")
+            options: list[str] = self._get_option_completions(active_parsers[-1], "--")
+            return options
 
         def quote_completions(self, completions: list[str], *more: Any) -> list[str]:
-            quoted = super().quote_completions(completions, *more)
+            quoted: list[str] = super().quote_completions(completions, *more)
             for word in quoted:  # else zsh shows the description None
                 self._display_completions.setdefault(word, "")
             return quoted

@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         self._action_groups.sort(key=lambda group: group is self.general)
         return super().format_help()
 
-    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """As argparse's; but what a command does not know is an error of its own, which knows its options."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     interruption.handle_signals()
     try:
-        return options.command(options)
+        return int(options.command(options))
     except AutotestError as error:
         for line in str(error).splitlines():
             log.error(line)

@@ -226,4 +226,4 @@ def _of_nics(testbed: Testbed, own: Own) -> Limit:
 
 def _up_to(digits: int) -> int:
     """The largest number with so many digits; the first guest always has a name, as it is without a number."""
-    return max(1, 10 ** max(0, digits) - 1)
+    return max(1, int(10 ** max(0, digits)) - 1)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from autotest.config.testbed import HostConfig
 from autotest.errors import ConnectError, TestbedError, WaitTimeout
 from autotest.interfaces.kind import SOCKETS
-from autotest.remote.tmux import Session, SessionError
+from autotest.remote.multiplexer import SessionError
+from autotest.remote.tmux import Session
 from autotest.remote.wait import wait_for
 from autotest.servers.placement import place_switch
 from autotest.servers.threads import available_cpus, cpu_ranges

@@ -16,8 +16,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from autotest.errors import ImageError
 from autotest.lab.guest.build import build_image, check_host
-from autotest.lab.guest.recipe import GuestImage, ImageError, Recipe
+from autotest.lab.guest.recipe import GuestImage, Recipe
 
 __all__ = ["GuestImage", "ImageError", "Recipe", "build"]
 

@@ -65,7 +65,7 @@ def _weights(text: str) -> str:
 
 
 def has_guest(prefix: Any) -> bool:
-    return prefix["machine"] != "host"
+    return bool(prefix["machine"] != "host")
 
 
 def weights_of(case: Mapping[str, Any]) -> tuple[int, ...]:

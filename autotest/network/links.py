@@ -379,5 +379,5 @@ def _typed(values: dict[str, Any], types: dict[str, Any]) -> bool:
 def _kind(link: dict[str, Any]) -> str:
     """The kind of a link as iproute2 names it, but a tun and a tap told apart."""
     details = link.get("linkinfo", {})
-    kind = details.get("info_kind", "a physical interface")
-    return details.get("info_data", {}).get("type", kind) if kind == "tun" else kind
+    kind = str(details.get("info_kind", "a physical interface"))
+    return str(details.get("info_data", {}).get("type", kind)) if kind == "tun" else kind

@@ -372,7 +372,7 @@ def main() -> None:
     printed: dict[str, Any] = {"answers": {}}
     try:
         for name, arguments in given["asked"].items():
-            printed["answers"][name] = known[name](given["root"], **arguments)  # type: ignore[operator]
+            printed["answers"][name] = known[name](given["root"], **arguments)
     except OSError as error:
         printed["error"] = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     json.dump(printed, sys.stdout)

@@ -39,7 +39,8 @@ class Survey:
         """What was answered before under that key, else what is answered now."""
         if key not in self._known:
             self._known[key] = ask()
-        return self._known[key]
+        known: T = self._known[key]
+        return known
 
     def facts(self, name: str) -> MachineFacts:
         """What that machine is."""

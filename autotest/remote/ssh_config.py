@@ -66,7 +66,7 @@ def resolve(alias: str, config_file: str | None) -> Destination:
         return Destination(
             alias=alias,
             host=host,
-            port=_port(port or options.get("port", 22)),
+            port=_port(port or options.get("port") or 22),
             user=user or options.get("user") or getpass.getuser(),
             key_files=tuple(options.get("identityfile", ())),
             only_these_keys=options.get("identitiesonly", "no").lower() == "yes",

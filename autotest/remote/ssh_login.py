@@ -68,7 +68,7 @@ def login(target: Destination, connection: socket.socket, limit: float = threadi
                 target.host_key_alias or target.host,
                 port=22 if target.host_key_alias else target.port,
                 username=target.user,
-                key_filename=[key for key in target.key_files if os.path.exists(key)] or None,
+                key_filename=[key for key in target.key_files if os.path.exists(key)] or None,  # type: ignore[arg-type]  # a list is documented
                 look_for_keys=not target.only_these_keys,
                 allow_agent=not target.only_these_keys,
                 sock=connection,

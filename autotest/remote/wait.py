@@ -32,7 +32,7 @@ def give_up_if_told(what: str) -> None:
         raise WaitTimeout(f"{what}: given up")
 
 
-def wait_for(condition: Callable[[], T], what: str, timeout: float, interval: float = 0.05) -> T:
+def wait_for(condition: Callable[[], T | None], what: str, timeout: float, interval: float = 0.05) -> T:
     """Ask the condition every ``interval`` seconds until it gives something true, and return that.
 
     Raises:

@@ -24,7 +24,7 @@ import numpy as np
 import autotest
 from autotest import report, results
 from autotest.report.reading import Reading, read_file
-from autotest.results import figures
+from autotest.results import verdicts
 from autotest.results.files import sha256, write_atomically
 from autotest.results.signatures import Signature, are_settled
 
@@ -125,7 +125,7 @@ def _remove_unused(folder: Path) -> None:
 
 def _reader() -> str:
     """What is the same only where the same files are read in the same way."""
-    return sha256(f"{_code()}\n{figures.DEFAULT_TOLERANCES!r}".encode())
+    return sha256(f"{_code()}\n{verdicts.DEFAULT_TOLERANCES!r}".encode())
 
 
 @cache

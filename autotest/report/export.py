@@ -98,7 +98,7 @@ def tidy(directories: Iterable[Sequence[Trial]], request: Request) -> pd.DataFra
     flat = [row | {name: _said(row["parameters"], name) for name in names} for row in several]
     dtypes = _dtypes({name: _parameter_dtype(row[name] for row in flat) for name in names}, request)
     return pd.DataFrame(
-        {name: pd.array([_cell(row.get(name), dtype) for row in flat], dtype=dtype) for name, dtype in dtypes.items()}
+        {name: pd.Series([_cell(row.get(name), dtype) for row in flat], dtype=dtype) for name, dtype in dtypes.items()}
     )
 
 

@@ -127,7 +127,7 @@ def _asset(name: str) -> str:
 
 @functools.cache
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+    from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
 

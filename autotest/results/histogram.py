@@ -211,7 +211,7 @@ def _digit_groups(numbers: Ints) -> list[NDArray[np.unsignedinteger[Any]]]:
     """Decimal digits, four to a 32-bit word, high word first (one byte if it has one digit), NUL for leading zeros."""
     table = _digit_table()
     groups: list[NDArray[np.unsignedinteger[Any]]] = []
-    rest = numbers.astype(np.uint32) if int(numbers.max()) < 2**32 else numbers  # 32 bits divide faster
+    rest: NDArray[Any] = numbers.astype(np.uint32) if int(numbers.max()) < 2**32 else numbers  # 32 bits divide faster
     while True:
         if groups and int(rest.max()) < 10:
             return [np.where(rest > 0, rest + _ZERO, 0).astype(np.uint8), *groups]

@@ -135,7 +135,7 @@ def _required(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_load_latency(record: Mapping[str, Any]) -> bool:
-    return record.get("measurement", LOAD_LATENCY) == LOAD_LATENCY
+    return bool(record.get("measurement", LOAD_LATENCY) == LOAD_LATENCY)
 
 
 def _content_problem(contents: Mapping[str, bytes], record: Mapping[str, Any], histogram: str) -> str:

@@ -73,7 +73,7 @@ def _lives(record: dict[str, Any]) -> bool:
     witness = record.get("witness")
     if not witness or record.get("boot") != _boot():
         return record.get("boot") == _boot()  # without a witness only the machine's next boot tells
-    return _start(witness["pid"]) == witness["start"]
+    return bool(_start(witness["pid"]) == witness["start"])
 
 
 def _boot() -> str:

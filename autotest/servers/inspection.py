@@ -45,7 +45,8 @@ class Inspection:
     def _once(self, key: object, ask: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = ask()
-        return self._known[key]
+        known: T = self._known[key]
+        return known
 
     def facts(self, server: Server) -> MachineFacts:
         """What that machine is."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotest.errors import TrafficError, WaitTimeout
-from autotest.remote.tmux import Session, SessionError
+from autotest.remote.multiplexer import SessionError
+from autotest.remote.tmux import Session
 from autotest.servers.server import Server
 from autotest.traffic import dpdk
 from autotest.traffic.dpdk import DpdkNic

@@ -312,7 +312,7 @@ def test_another_reader_or_other_tolerances_read_anew(tmp_path, settled, read_an
         if change == "_code":
             monkeypatch.setattr(cache, "_code", lambda: "of another version")
         else:
-            monkeypatch.setattr(cache.figures, "DEFAULT_TOLERANCES", "others")
+            monkeypatch.setattr(cache.verdicts, "DEFAULT_TOLERANCES", "others")
         read_anew.clear()
         read_results(tmp_path)
         assert len(read_anew) == 5

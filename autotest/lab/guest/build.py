@@ -9,8 +9,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotest.errors import ImageError
 from autotest.lab.guest import initramfs, vmlinux
-from autotest.lab.guest.recipe import GuestImage, ImageError, Recipe
+from autotest.lab.guest.recipe import GuestImage, Recipe
 from autotest.lab.guest.run import run
 
 log = logging.getLogger(__name__)

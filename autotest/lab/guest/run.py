@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotest.lab.guest.recipe import ImageError
+from autotest.errors import ImageError
 
 _STDERR_LINES = 20
 

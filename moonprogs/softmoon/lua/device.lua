@@ -72,7 +72,7 @@ function mod.config(args)
 			tostring(args.port))
 	end
 	if port.configured then
-		log:warn("Device %d already configured, skipping initilization", args.port)
+		log:warn("Device %d already configured, skipping initialization", args.port)
 		return mod.get(args.port)
 	end
 	local rxQueues, txQueues = args.rxQueues or 1, args.txQueues or 1
