@@ -42,7 +42,7 @@ class Started(Exception):
     """Instead of a process."""
 
 
-@pytest.mark.parametrize("kind", ALL, ids=str)
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_command_line_of_each_kind(make_host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, kind: InterfaceKind) -> None:
     host = make_host(vmux_path="/opt/vmux", vmux_socket_path="/run/v.sock", test_iface_addr=NIC, test_iface_vfio_driv="vfio-pci")
     seen: list[str] = []
@@ -71,7 +71,7 @@ def test_every_kind_has_its_golden_line() -> None:
     assert {kind.name for kind in ALL} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("kind", ALL, ids=str)
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_qemu_is_the_build_with_vfio_user_and_gets_the_socket(make_host: Callable[..., Host], kind: InterfaceKind) -> None:
     host = make_host(vmux_qemu_path="/opt/vfio-user", qemu_path="/opt/qemu", vmux_socket_path="/run/v.sock")
     assert kind.nic
