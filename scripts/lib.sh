@@ -36,17 +36,25 @@ install_packages() {
 }
 
 # A virtual environment with this checkout in it; made again when what it needs has changed.
+# The interpreter is $PYTHON, else Debian's, else the first one in PATH.
 # $1: the extras to install, like [test]
 install_python() {
-    local extras=$1 wanted mark
-    wanted=$(sha256sum "$project/pyproject.toml" | cut -d' ' -f1)$extras
+    local extras=$1 python wanted mark
+    python=${PYTHON:-$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}
+    "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+        echo "$python is not there, is older than 3.11, or has no module venv: apt-get install python3-venv, or PYTHON=INTERPRETER $0" >&2
+        exit 3
+    }
+    wanted="$(sha256sum "$project/pyproject.toml" | cut -d' ' -f1) $("$python" --version) $extras"
     mark=$venv/.installed-for
     if [ -x "$venv/bin/autotest" ] && grep -qxF -- "$wanted" "$mark" 2>/dev/null; then
         return
     fi
     say "installing the Python environment in $venv"
     # an interrupted installation may have left an environment without pip
-    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m venv --clear "$venv"
+    if ! grep -qF -- "$("$python" --version)" "$mark" 2>/dev/null || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        "$python" -m venv --clear "$venv"
+    fi
     "$venv/bin/pip" install --quiet --disable-pip-version-check --editable "$project$extras"
     grep -qxF -- "$wanted" "$mark" 2>/dev/null || echo "$wanted" >>"$mark"
 }
@@ -66,3 +74,7 @@ lab_packages=(
     mmdebstrap debian-archive-keyring clang libbpf-dev linux-libc-dev e2fsprogs lz4 dpdk-dev
     python3 python3-venv
 )
+
+# What only the tests need.
+# shellcheck disable=SC2034
+test_packages=(chromium cpio fish lua-check zsh)

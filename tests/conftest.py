@@ -11,9 +11,33 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from examples import FEW
+from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+NEED_MORE = {"browser", "make_netns", "refusal_of_kvm", "session_sshd", "shared_netns", "tmux_socket"}
+"""The fixtures that need root or a program beside Python: whoever uses one is a test of the default tier."""
+IN_THE_LAB = ("lab", "moonprogs")
+"""Folders whose tests send frames, which other work on the machine would delay or lose."""
 _numbers = itertools.count()
+
+# The same few examples each time, so that a change alone decides whether a test passes; --all draws many others.
+settings.register_profile(
+    FEW, max_examples=20, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("many", max_examples=300, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(FEW)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what belongs to the default tier by what it needs, and what runs alone."""
+    for item in items:
+        if item.path.parent.name in IN_THE_LAB:
+            item.add_marker(pytest.mark.default)
+            item.add_marker(pytest.mark.alone)
+        elif NEED_MORE & {*item.fixturenames}:
+            item.add_marker(pytest.mark.default)
 
 
 @pytest.fixture

@@ -274,6 +274,7 @@ def test_modules_come_after_what_they_need_and_builtin_ones_not_at_all() -> None
         initramfs.load_order(dependencies, set(), ["e1000"])
 
 
+@pytest.mark.default
 def test_cpio_reads_the_archive_back(tmp_path: Path) -> None:
     files = {name: bytes(length) for name, length in (("a", 0), ("bc", 1), ("def", 5))}
     data = initramfs.archive(initramfs.Entry(name, stat.S_IFREG | 0o640, data) for name, data in files.items())

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from labtest import LabCommand, lab_command, own_lab
 
+pytestmark = pytest.mark.default
+
 ROOT = Path(__file__).resolve().parents[1]
 _SHARED = ("moonprogs", "configs", "autotest.conf", "tests.conf")
 _NOT_OURS = {".git", ".venv", ".hypothesis", ".pytest_cache", ".mypy_cache", ".ruff_cache", "__pycache__"}

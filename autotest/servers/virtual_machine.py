@@ -21,8 +21,8 @@ from autotest.errors import (
 from autotest.interfaces.kind import SOCKETS, USER_SPACE_DRIVER
 from autotest.qemu import accelerator, qmp
 from autotest.qemu.console import around_panic, panic
-from autotest.remote.ssh_config import resolve
 from autotest.remote.multiplexer import SessionError
+from autotest.remote.ssh_config import resolve
 from autotest.remote.tmux import Session
 from autotest.remote.wait import give_up_if_told, wait_for
 from autotest.servers.facts import read_facts

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from build_servers import BuildServer, GitHub, GitLab, Ran, check_out
 
+pytestmark = pytest.mark.default
+
 PROJECT = Path(__file__).resolve().parents[2]
 AUTOTEST = f"""\
 case "$*" in

@@ -150,6 +150,7 @@ def test_files_of_tests_are_given_by_place_or_by_option() -> None:
 # -- bad input ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_all_problems_of_both_files_are_shown_at_once_each_on_its_line(folder: Path) -> None:
     (folder / "autotest.conf").write_text(UNREACHABLE.replace("test_tap", "tset_tap").replace("10.9.0.1/24", "10.9"))
     (folder / "tests.conf").write_text(TESTS.replace("10, 20", "0").replace("xdp", "xpd"))
@@ -177,6 +178,7 @@ def test_missing_keys_and_unwritable_folders_name_their_own_files(folder: Path) 
 # -- dry run -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_dry_run_touches_no_machine_and_prints_counts_and_reasons(folder: Path) -> None:
     start = time.monotonic()
     result = autotest("test-load-lat-file", "--dry-run", cwd=folder)
@@ -187,6 +189,7 @@ def test_a_dry_run_touches_no_machine_and_prints_counts_and_reasons(folder: Path
     assert not (folder / "out").exists()
 
 
+@pytest.mark.default
 def test_a_dry_run_needs_no_privileges(folder: Path) -> None:
     powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     result = subprocess.run(
@@ -198,6 +201,7 @@ def test_a_dry_run_needs_no_privileges(folder: Path) -> None:
     assert "12 to do" in result.stdout
 
 
+@pytest.mark.default
 def test_a_dry_run_of_nothing_says_why_all_was_left_out(folder: Path) -> None:
     (folder / "tests.conf").write_text(TESTS.replace("bridge, pnic", "pnic"))
     result = autotest("test-load-lat-file", "-d", cwd=folder)
@@ -229,6 +233,7 @@ def done_before(folder: Path, identity: bool = True) -> Path:
     return folder
 
 
+@pytest.mark.default
 def test_where_all_is_done_a_testbed_that_is_gone_is_a_warning_and_no_failure(folder: Path) -> None:
     result = autotest("test-load-lat-file", cwd=done_before(folder))
     assert result.returncode == 0 and TRACEBACK not in result.stderr
@@ -243,6 +248,7 @@ def test_where_all_is_done_by_an_older_autotest_no_machine_is_asked(folder: Path
     assert "3 done trials do not say what determined their result" in result.stderr
 
 
+@pytest.mark.default
 def test_a_run_that_cannot_begin_says_so_in_its_junit_file(folder: Path) -> None:
     done_before(folder)
     (folder / "tests.conf").write_text((folder / "tests.conf").read_text().replace("repetitions = 3", "repetitions = 4"))
@@ -288,6 +294,7 @@ def test_without_an_input_nobody_is_asked(local: Path, arguments: tuple[str, ...
     assert TRACEBACK not in ended.stderr and ended.returncode in (0, 2), ended.stderr
 
 
+@pytest.mark.default
 def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
     (folder / "tests.conf").write_text("".join(TESTS.replace("lat", f"s{number}") for number in range(300)))
     command = f"{sys.executable} -m autotest test-load-lat-file -d 2>err | head -1; echo ${{PIPESTATUS[0]}}"
@@ -335,6 +342,7 @@ def test_ping_says_of_each_server_how_it_is_reached_or_why_not(local: Path) -> N
     assert loadgen.startswith("loadgen")
 
 
+@pytest.mark.default
 def test_a_configuration_of_ssh_that_is_missing_makes_the_testbed_unusable(folder: Path) -> None:
     result = autotest("ping", cwd=folder)
     assert result.returncode == 3 and TRACEBACK not in result.stderr
@@ -352,6 +360,7 @@ def test_the_lab_is_refused_for_a_testbed_of_its_own(local: Path) -> None:
     assert result.returncode == 3 and "has no section [lab]" in result.stderr and TRACEBACK not in result.stderr
 
 
+@pytest.mark.default
 def test_the_shell_offers_the_servers_and_leaves_out_what_is_not_wanted(local: Path) -> None:
     result = autotest("shell", "-G", cwd=local, stdin='print(host.run(["echo", "$HOME"]).stdout)\nprint(loadgen)\nguest\n')
     assert result.returncode == 1
@@ -363,6 +372,7 @@ def test_the_shell_offers_the_servers_and_leaves_out_what_is_not_wanted(local: P
     assert "'host' is not defined" in result.stderr and "'loadgen' is not defined" in result.stderr
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_with_130_and_one_line(local: Path, number: signal.Signals) -> None:
     (local / "ssh_config").write_text("Host guest\n  ProxyCommand sleep 60\n")

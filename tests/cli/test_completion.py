@@ -108,6 +108,7 @@ def begin(shell: TmuxTerminal) -> None:
     shell.wait_until_only("$")
 
 
+@pytest.mark.default
 def test_a_tab_completes_what_is_begun_and_shows_what_there_is(shell: TmuxTerminal, request: pytest.FixtureRequest) -> None:
     for line in LINES:
         begin(shell)
@@ -215,6 +216,7 @@ def test_without_tests_and_results_the_usual_values_are_offered(tmp_path: Path) 
     assert completed(tmp_path, "autotest status -S ") == [""]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     "content",
     [
@@ -243,6 +245,8 @@ def test_words_have_no_description_rather_than_none_in_zsh(folder: Path) -> None
     assert found.startswith("status:what is done")
 
 
+@pytest.mark.default
+@pytest.mark.alone
 def test_a_directory_of_many_results_does_not_delay_a_tab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rate in range(20_000):
         (tmp_path / f"output_{RESULTS[0].format(rate + 1)}_rep0.log").touch()

@@ -56,6 +56,7 @@ def init(folder: Path, *arguments: str, netns: str | None = None) -> subprocess.
 # -- the lab -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_the_labs_files_are_those_of_the_project_and_plan_a_campaign(tmp_path: Path) -> None:
     done = init(tmp_path, "--lab")
     assert done.returncode == 0 and "autotest test-load-lat-file tests.conf" in done.stdout

@@ -169,6 +169,7 @@ def test_a_run_with_nothing_to_do_is_not_told(tmp_path: Path) -> None:
     assert told(tmp_path) == []
 
 
+@pytest.mark.default
 def test_a_failure_is_told_at_once_and_what_follows_within_the_pause_together(tmp_path: Path) -> None:
     notification = Notification([program(tmp_path, TELLING)], ABOUT, pause=0.5)
     notification.begins(100)
@@ -204,6 +205,7 @@ def test_the_first_failure_is_counted_in_the_call_that_tells_of_it(tmp_path: Pat
 # -- commands that do not do what they should --------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_command_that_hangs_delays_nothing_and_is_ended_with_all_that_it_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +266,7 @@ def test_an_interruption_ends_the_waiting_for_the_last_call_and_the_command(tmp_
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
+@pytest.mark.default
 def test_an_interruption_while_the_first_one_is_told_ends_the_command_too(tmp_path: Path) -> None:
     command = program(tmp_path, f"#!/bin/sh\necho $$ >{tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nsleep 77\n")
     arguments = [*fake_campaign.write(tmp_path), "--notify", command]
@@ -295,6 +298,7 @@ def run_of_fake(folder: Path, *options: str, **environment: str) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False)
 
 
+@pytest.mark.default
 def test_in_a_limited_run_the_counts_make_up_the_total_also_where_a_set_up_is_given_up(tmp_path: Path) -> None:
     assert run_of_fake(tmp_path, "--limit", "2", **{fake_campaign.BROKEN_INTERFACE: "bridge"}).returncode == 1
     summary = told(tmp_path)[-1]
@@ -303,6 +307,7 @@ def test_in_a_limited_run_the_counts_make_up_the_total_also_where_a_set_up_is_gi
     assert failure["reason"] == "no such link" and failure["trials"] == 2
 
 
+@pytest.mark.default
 def test_what_cannot_be_undone_in_the_end_is_a_failure(tmp_path: Path) -> None:
     assert run_of_fake(tmp_path, **{fake_campaign.STUCK: "yes"}).returncode == 1
     summary = told(tmp_path)[-1]
@@ -396,6 +401,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.default
 def test_a_run_whose_testbed_is_gone_is_told_and_a_dry_run_is_not(folder: Path) -> None:
     assert autotest(folder, "--dry-run").returncode == 0 and told(folder) == []
     ended = autotest(folder)
@@ -406,6 +412,7 @@ def test_a_run_whose_testbed_is_gone_is_told_and_a_dry_run_is_not(folder: Path) 
     assert autotest(folder, "--notify", "").returncode == 3 and len(told(folder)) == 1
 
 
+@pytest.mark.default
 def test_a_mistake_that_keeps_a_run_from_beginning_is_told(folder: Path) -> None:
     (folder / "tests.conf").write_text(TESTS.replace("rates", "rats"))
     ended = autotest(folder)
@@ -419,6 +426,7 @@ def test_a_mistake_that_keeps_a_run_from_beginning_is_told(folder: Path) -> None
     assert autotest(folder, "--notify", "./tell").returncode == 2 and "hots" in told(folder)[-1]["problem"]
 
 
+@pytest.mark.default
 def test_a_missing_program_is_found_before_anything_is_touched(folder: Path) -> None:
     ended = autotest(folder, "--notify", "no-such-program")
     assert ended.returncode == 2 and "--notify: there is no program no-such-program here" in ended.stderr

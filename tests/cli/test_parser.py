@@ -155,6 +155,7 @@ def on_a_terminal(folder: Path, arguments: list[str], **environment: str) -> byt
     return written
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("line", "coloured"),
     [

@@ -73,6 +73,7 @@ def assert_whole(terminal: Terminal) -> None:
 # -- on a terminal -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_run_is_seen_while_it_goes_on_and_leaves_its_log(start: Start) -> None:
     terminal = start(rates="10, 13, 14", interfaces="bridge", **{STAGE_SECONDS: 0.5, TRIAL_SECONDS: 0.6})
     terminal.wait_for("setting up guest, 0 s")
@@ -87,12 +88,14 @@ def test_a_run_is_seen_while_it_goes_on_and_leaves_its_log(start: Start) -> None
     assert "WARNING" in log and "1 trial done, 2 failed (1 invalid), in" in log
 
 
+@pytest.mark.default
 def test_log_lines_keep_their_colours_above_the_view(start: Start) -> None:
     terminal = start(rates="13", interfaces="bridge")
     assert terminal.end() == 1
     assert re.search(r"\x1b\[33m[0-9: -]+ WARNING\x1b\[0m pcvm_bridge", terminal.data)
 
 
+@pytest.mark.default
 def test_a_run_that_goes_on_counts_what_was_done_before(start: Start) -> None:
     assert start(rates="10, 20, 30").end() == 0
     terminal = start(rates="10, 20, 30, 40")
@@ -102,6 +105,7 @@ def test_a_run_that_goes_on_counts_what_was_done_before(start: Start) -> None:
     assert " 8/8 achieved 40.00 kpps" in terminal.seen() and "2 trials done, 0 failed, in" in terminal.seen()
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_shows_the_undoing_and_leaves_the_terminal_whole(start: Start, number: signal.Signals) -> None:
     terminal = start(**{TRIAL_SECONDS: 20, UNDO_SECONDS: 0.6})
@@ -116,6 +120,7 @@ def test_an_interruption_shows_the_undoing_and_leaves_the_terminal_whole(start: 
     assert "0 trials done, 0 failed, 4 left, in" in "".join(last) and last[-1].endswith("ERROR interrupted")
 
 
+@pytest.mark.default
 def test_the_second_interruption_ends_it_at_once_and_leaves_the_terminal_whole(start: Start) -> None:
     terminal = start(**{TRIAL_SECONDS: 20, UNDO_SECONDS: 20})
     terminal.wait_for("load, ")
@@ -128,6 +133,7 @@ def test_the_second_interruption_ends_it_at_once_and_leaves_the_terminal_whole(s
     assert terminal.seen().splitlines()[-1].startswith("interrupted again:") and terminal.data.endswith("\r\n")
 
 
+@pytest.mark.default
 def test_a_bug_is_seen_whole_below_the_log(start: Start) -> None:
     terminal = start(rates="15")
     assert terminal.end() == 1
@@ -135,6 +141,7 @@ def test_a_bug_is_seen_whole_below_the_log(start: Start) -> None:
     assert terminal.seen().splitlines()[-1] == "ZeroDivisionError: a bug"
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("columns", [80, 40])
 def test_a_narrow_terminal_shows_it_all_without_wrapping(start: Start, columns: int) -> None:
     terminal = start(columns=columns, rates="10", interfaces="bridge", **{TRIAL_SECONDS: 3})
@@ -146,6 +153,7 @@ def test_a_narrow_terminal_shows_it_all_without_wrapping(start: Start, columns: 
     assert_whole(terminal)
 
 
+@pytest.mark.default
 def test_a_terminal_of_few_lines_shows_the_last_of_them(start: Start) -> None:
     terminal = start(rows=4, rates="10", interfaces="bridge", **{TRIAL_SECONDS: 3})
     terminal.wait_for("load, 1 s left")
@@ -153,6 +161,7 @@ def test_a_terminal_of_few_lines_shows_the_last_of_them(start: Start) -> None:
     assert terminal.end() == 0
 
 
+@pytest.mark.default
 def test_a_terminal_that_gets_narrower_has_one_view_on_it(tmp_path: Path) -> None:
     """On a real one, which wraps the lines that were there."""
     arguments = [*COMMAND, *fake_campaign.write(tmp_path, rates="10", interfaces="bridge")]
@@ -182,6 +191,7 @@ def test_a_terminal_that_gets_narrower_has_one_view_on_it(tmp_path: Path) -> Non
         subprocess.run([*tmux, "kill-server"], check=False)
 
 
+@pytest.mark.default
 def test_what_a_shell_wrote_while_the_run_was_stopped_is_not_erased(start: Start) -> None:
     terminal = start(rates="10", FAKE_TRIAL_SECONDS=2)
     terminal.wait_for("load, ")
@@ -194,6 +204,7 @@ def test_what_a_shell_wrote_while_the_run_was_stopped_is_not_erased(start: Start
     assert drawn and "\x1b[A" not in first
 
 
+@pytest.mark.default
 def test_a_terminal_that_takes_nothing_does_not_hold_up_the_run(start: Start, tmp_path: Path) -> None:
     terminal = start(stalled=True, rates=", ".join(map(str, range(20, 50))), interfaces="bridge", **{TRIAL_SECONDS: 0.02})
     deadline = time.monotonic() + 30
@@ -206,6 +217,7 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_the_run(start: Start, tm
     assert " 30/30 achieved 49.00 kpps" in terminal.seen()
 
 
+@pytest.mark.default
 def test_a_terminal_that_is_gone_does_not_end_the_run(start: Start, tmp_path: Path) -> None:
     """It is nobody's controlling terminal here: no SIGHUP says that all is to be undone."""
     terminal = start(rates="10, 20", interfaces="bridge")
@@ -218,6 +230,7 @@ def test_a_terminal_that_is_gone_does_not_end_the_run(start: Start, tmp_path: Pa
 # -- plain -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_redirected_run_is_one_line_for_each_event_and_no_control_codes(tmp_path: Path) -> None:
     code, output, log = redirected(tmp_path, rates="10, 14")
     assert (code, output) == (1, "") and set(re.findall(r"[^ -~]", log)) == {"\n"}
@@ -246,18 +259,21 @@ def test_a_limited_run_counts_what_it_tries_and_no_further(tmp_path: Path) -> No
     assert "interface bridge" in failed and failed.endswith("no such link (2 trials)")
 
 
+@pytest.mark.default
 def test_a_build_server_with_a_terminal_gets_plain_lines_too(start: Start) -> None:
     terminal = start(rates="10", interfaces="bridge", CI="true")
     assert terminal.end() == 0
     assert set(re.findall(r"[^ -~]", terminal.data)) == {"\r", "\n"} and " 1/1 achieved" in terminal.data
 
 
+@pytest.mark.default
 def test_a_dumb_terminal_gets_plain_lines(start: Start) -> None:
     terminal = start(rates="10", interfaces="bridge", TERM="dumb")
     assert terminal.end() == 0
     assert RULE not in terminal.data and not re.search(r"\x1b\[[0-9]*[A-Z]", terminal.data)
 
 
+@pytest.mark.default
 def test_no_color_leaves_a_live_view_without_colours(start: Start) -> None:
     terminal = start(rates="13", interfaces="bridge", NO_COLOR="1")
     terminal.wait_for("load, 1 s left")
@@ -265,6 +281,7 @@ def test_no_color_leaves_a_live_view_without_colours(start: Start) -> None:
     assert {code for found in re.findall(r"\x1b\[([0-9;]*)m", terminal.data) for code in found.split(";")} <= {"", "0", "1", "2"}
 
 
+@pytest.mark.default
 def test_quiet_leaves_what_went_wrong_and_the_summary(tmp_path: Path, start: Start) -> None:
     code, output, log = redirected(tmp_path, "--quiet", rates="10, 13", interfaces="bridge")
     assert (code, output) == (1, "")
@@ -278,6 +295,7 @@ def test_quiet_leaves_what_went_wrong_and_the_summary(tmp_path: Path, start: Sta
     assert RULE not in terminal.data and untimed(terminal.seen()) == ["1 trial done, 0 failed, in _ s"]
 
 
+@pytest.mark.default
 def test_what_draws_is_loaded_only_for_a_live_view(tmp_path: Path) -> None:
     support = str(Path(fake_campaign.__file__).parent)
     arguments = fake_campaign.write(tmp_path, rates="10", interfaces="bridge")

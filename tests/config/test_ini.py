@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def by_configparser(text: str, interpolation: configparser.Interpolation | None)
     return parser
 
 
-@settings(max_examples=1500, deadline=None, database=None)
+@settings(max_examples=examples(1500))
 @given(document)
 def test_what_configparser_reads_is_read_alike_and_what_it_refuses_is_a_mistake(text: str) -> None:
     found = IniText(text)
@@ -57,7 +58,7 @@ def test_what_configparser_reads_is_read_alike_and_what_it_refuses_is_a_mistake(
         }
 
 
-@settings(max_examples=1500, deadline=None, database=None)
+@settings(max_examples=examples(1500))
 @given(document)
 def test_references_are_replaced_as_configparser_does(text: str) -> None:
     found = IniText(text)

@@ -289,6 +289,8 @@ def test_mistakes_of_all_sorts_in_all_sections_are_found_at_once(tmp_path: Path)
     assert all(len(problem.message) < 200 for problem in caught.value.problems)
 
 
+@pytest.mark.default
+@pytest.mark.alone
 @pytest.mark.parametrize("rates", [",".join(map(str, range(1, 50_000))), ",".join(["7"] * 50_000), ",".join(["1-9999"] * 50_000)])
 def test_a_long_list_takes_no_time(tmp_path: Path, rates: str) -> None:
     start = time.monotonic()

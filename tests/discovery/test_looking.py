@@ -133,6 +133,7 @@ def test_the_nic_over_which_an_ssh_connection_came_is_not_for_the_test(namespace
     assert nic(found, "enp1s0f0").unfit == f"carries an SSH connection to this machine ({local}, enp1s0f0)"
 
 
+@pytest.mark.default
 def test_programs_and_files_are_found_in_the_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = ("MoonGen/build/MoonGen", "src/moongen/bin/MoonGen", "qemu/build/qemu-system-x86_64", "MoonGen.old/build/MoonGen")
     for name in programs:
@@ -274,6 +275,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 _ASKS = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n"
 
 
+@pytest.mark.default
 def test_a_sudo_that_asks_for_a_password_is_named_with_the_remedy(path: Callable[..., None]) -> None:
     path("sh", "id", "timeout", sudo=_ASKS)
     with pytest.raises(TestbedError, match=r"host: sudo asks root for a password.*NOPASSWD: ALL.*root@river") as caught:
@@ -281,12 +283,14 @@ def test_a_sudo_that_asks_for_a_password_is_named_with_the_remedy(path: Callable
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.default
 def test_without_sudo_the_login_must_be_roots(path: Callable[..., None]) -> None:
     path("sh", "id", "timeout", "env")
     with pytest.raises(TestbedError, match="host: there is no sudo, and root is not root: log in as root, root@river"):
         look_at(Server("host", ServerConfig(fqdn="river"), NotRoot("host")))
 
 
+@pytest.mark.default
 def test_programs_without_which_nothing_can_be_seen_are_named(path: Callable[..., None]) -> None:
     path("sh", "id", "true")
     with pytest.raises(TestbedError, match="host: looking at it needs ip, ss, python3: install it there"):

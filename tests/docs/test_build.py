@@ -13,6 +13,8 @@ from doc_pages import PAGES, PROJECT
 
 from autotest.cli.arguments import build_parser
 
+pytestmark = pytest.mark.default
+
 SPHINX = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
 
 

@@ -20,6 +20,8 @@ from doc_terminal import Terminal, missing_line
 from labtest import PROJECT, LabCommand, lab_command, own_lab
 from traces import NAME, clear
 
+pytestmark = [pytest.mark.default, pytest.mark.alone]
+
 LAB = f"{NAME}-docs"
 WORLDS: dict[str, worlds.Fill] = {
     "add-interface-kind.md": worlds.examples,
@@ -139,7 +141,7 @@ def test_each_command_of_a_page_does_what_the_page_says(page: Path, tmp_path: Pa
     read(page, WORLDS.get(page.name, worlds.results), tmp_path, programs)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_real_testbed_is_set_up_by_its_page_alone_with_the_image_that_it_makes(tmp_path: Path, programs: Path) -> None:
     [page] = [page for page in PAGES if page.name == "real-testbed.md"]
     assert any(SLOWLY in block.not_run for block in blocks(page))

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hostile import HOSTILE, recorded, recorder, texts
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> GuestImage:
     return an_image(tmp_path_factory.mktemp("cache") / "a 'b' $(c)\n%h")
 
 
-@settings(max_examples=250, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(250), suppress_health_check=FIXTURES)
 @given(st.integers(0, 5), st.one_of(texts, st.from_regex(r"[\w./:@+-]{1,6}", fullmatch=True)))
 def test_what_the_configuration_says_is_what_ssh_reads_or_it_is_refused(
     image: GuestImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, value: str

@@ -26,7 +26,7 @@ from autotest.remote.wait import wait_for
 from autotest.servers.host import Host
 from autotest.servers.testbed import Servers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.all
 
 _ADMIN_ADDRESS = "0000:00:02.0"
 _STORAGE_CLASS = 1  # base class of NVMe controllers

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 
 import pytest
+from examples import examples
 from hostile import FakeMachine, answers, json_values, link_answer, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ def named(command: Sequence[str]) -> str:
     return command[command.index("dev") + 1]
 
 
-@settings(max_examples=12, deadline=None, database=None)
+@settings(max_examples=examples(12))
 @given(texts, st.sampled_from([None, "bridge", "tun", "macvtap"]), st.booleans())
 @pytest.mark.parametrize("use", USES)
 def test_a_hostile_name_is_one_argument_behind_its_keyword(use: str, name: str, kind: str | None, up: bool) -> None:
@@ -132,7 +133,7 @@ link_json = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(sorted(USES)), st.one_of(answers, json_values.map(json.dumps), link_json.map(json.dumps)))
 def test_an_answer_that_iproute2_does_not_give_is_an_error_of_ours(use: str, answer: str) -> None:
     machine = FakeMachine(lambda command: answer)

@@ -200,6 +200,7 @@ def test_a_device_that_is_gone_is_no_problem(pci: PciDevices, kernel: FakeKernel
     assert not restore(pci, notes)
 
 
+@pytest.mark.default
 def test_an_interface_that_comes_late_is_waited_for(pci: PciDevices, kernel: FakeKernel, notes: list[Any]) -> None:
     kernel.ip_link_set(["dev", "eth1", "up"])
     pci.bind(NIC, "vfio-pci")
@@ -208,6 +209,7 @@ def test_an_interface_that_comes_late_is_waited_for(pci: PciDevices, kernel: Fak
     assert (kernel.net / "eth1/flags").read_text() == "0x1003\n"
 
 
+@pytest.mark.default
 def test_an_interface_that_does_not_come_back_is_told(
     pci: PciDevices, kernel: FakeKernel, notes: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +332,7 @@ def test_what_the_kernels_log_says_of_the_device_is_quoted(pci: PciDevices, kern
         pci.bind(NIC, "vfio-pci")
 
 
+@pytest.mark.default
 def test_an_unbinding_that_the_kernel_does_not_end_is_left_after_its_time(
     pci: PciDevices, machine: FakeMachine, kernel: FakeKernel
 ) -> None:
@@ -495,6 +498,7 @@ IN_USE: dict[str, tuple[Callable[[FakeKernel], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("use", IN_USE)
 def test_a_nic_that_the_machine_needs_is_refused_unless_told_by_name(
     pci: PciDevices, kernel: FakeKernel, notes: list[Any], use: str

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+from examples import examples
 from fake_kernel import EMPTY, FakeKernel
 from hostile import FakeMachine, answers, json_values
 from hypothesis import given, settings
@@ -93,7 +94,7 @@ def test_an_address_that_is_none_is_told(bus: dict[str, Any], interfaces: dict[s
         parse_bus(bus, interfaces)
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=examples(60))
 @given(json_values, json_values)
 def test_any_answer_is_understood_or_told(some: Any, more: Any) -> None:
     for use in (
@@ -109,7 +110,7 @@ def test_any_answer_is_understood_or_told(some: Any, more: Any) -> None:
             use()
 
 
-@settings(max_examples=40, deadline=None, database=None)
+@settings(max_examples=examples(40))
 @given(answers, json_values)
 def test_whatever_a_machine_answers_is_a_clear_error(text: str, some: Any) -> None:
     printed = [text, *map(json.dumps, (some, {"answers": some}, {"answers": {"bus": some, "interfaces": some}}))]

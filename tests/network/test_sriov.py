@@ -30,6 +30,7 @@ def undo(pci: PciDevices, note: tuple[str, dict[str, str]]) -> bool:
     return pci.restore(name, **{key: value for key, value in details.items() if key != "name"})
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("autoprobe", ["0", "1"])
 def test_they_are_made_without_drivers_bound_one_by_one_and_gone_at_the_end(
     pci: PciDevices, kernel: FakeKernel, notes: list[Any], autoprobe: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -104,7 +105,7 @@ def meets(case: Mapping[str, Any], condition: str) -> bool:
 SOME = st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=3, unique=True)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(CONDITIONS), max_size=2), st.lists(SOME, max_size=3), st.lists(SOME, max_size=2))
 def test_what_is_left_of_a_plan_is_exactly_what_meets_the_conditions_and_the_rest_is_counted(
     select: list[str], exclude: list[list[str]], of_file: list[list[str]]
@@ -131,7 +132,7 @@ def test_what_is_left_of_a_plan_is_exactly_what_meets_the_conditions_and_the_res
         assert list(tree(left).prefixes(depth)) == list(dict.fromkeys(case.prefix(depth) for case in expected))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=3), st.lists(st.sampled_from(CONDITIONS), max_size=2))
 def test_plans_and_results_understand_the_same(select: list[str], exclude: list[str]) -> None:
     selection = parse_selection(select, exclude)
@@ -390,6 +391,8 @@ def test_a_list_that_is_wrong_is_told_and_not_what_an_exclusion_makes_of_it(tmp_
 # -- size ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
+@pytest.mark.alone
 def test_half_a_million_cases_are_walked_about_as_fast_with_exclusions_as_without() -> None:
     large = section(
         machine=("pcvm", "microvm"), interface=("bridge", "macvtap"), queues=(None,), guests=(1,), weights=("even",),

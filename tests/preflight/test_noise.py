@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hostile import FakeMachine, answers
 from hypothesis import HealthCheck, given, settings
 from preflight_bed import Bed
@@ -128,7 +129,7 @@ def test_many_mitigations_are_counted(bed: Bed) -> None:
     assert "bug0, bug1, bug2, bug3 and 3 more" in finding(bed, Mitigations("host"), facts).detail
 
 
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=answers)
 def test_a_machine_that_answers_something_else_is_a_failure_and_no_traceback(bed: Bed, text: str) -> None:
     servers = bed.servers

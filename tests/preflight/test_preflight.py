@@ -25,6 +25,8 @@ from autotest.preflight.survey import Survey
 from autotest.run.journal import Change, UndoFailed
 from autotest.servers.testbed import Servers
 
+pytestmark = pytest.mark.default
+
 HERE = Testbed(Path("a.conf"), HostConfig(fqdn="localhost"), GuestConfig(fqdn="g.invalid"), LoadGenConfig(fqdn="localhost"))
 GOOD, BAD = passed("fine"), failed("it is broken", "mend it")
 

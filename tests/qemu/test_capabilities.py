@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fake_qemu
 import pytest
+from examples import examples
 from hostile import FakeMachine, json_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from autotest.errors import AutotestError, CommandError, QemuError, TestbedError
 from autotest.qemu.capabilities import inquire
 from autotest.remote.local import LocalTransport
+
+pytestmark = pytest.mark.default
 
 HERE = LocalTransport("host")
 
@@ -221,7 +224,7 @@ def test_where_nothing_can_be_started_as_root_the_program_is_not_to_blame() -> N
         inquire(machine, "qemu-x")
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150))
 @given(st.lists(st.one_of(json_values, st.just({"id": 0, "return": []}), st.just(json.loads(GREETING))), max_size=5))
 def test_any_other_json_is_an_error_of_ours(said: list[object]) -> None:
     machine = FakeMachine(lambda command: "\n".join(["/bin/qemu", *map(json.dumps, said)]))

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hostile import HOSTILE, FakeMachine, answers, json_values, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def command(host: HostConfig, guest: GuestConfig, interface: str = "bridge", **p
     ).render()  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150))
 @given(filled, filled, filled, filled, filled, filled)
 def test_each_value_of_the_configuration_is_read_back_as_it_was(
     disk: str, link: str, mac: str, kernel: str, tag: str, place: str
@@ -102,7 +103,7 @@ def test_each_value_of_the_configuration_is_read_back_as_it_was(
                 assert value == our_value
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(filled, filled)
 def test_a_shared_folder_has_an_identifier_that_qemu_takes_and_no_other_has(tag: str, other: str) -> None:
     def identifier(tag: str) -> str:
@@ -115,6 +116,7 @@ def test_a_shared_folder_has_an_identifier_that_qemu_takes_and_no_other_has(tag:
     assert (identifier(tag) == identifier(other)) == (tag == other)
 
 
+@pytest.mark.default
 def test_a_real_qemu_reads_hostile_paths_as_they_are(tmp_path: Path) -> None:
     names = [name for name in HOSTILE if 0 < len(name) < 20 and name.isprintable() and "/" not in name]
     arguments = []
@@ -201,14 +203,14 @@ def test_what_is_no_answer_of_qemu_is_an_error_of_ours(monkeypatch: pytest.Monke
         assert not qmp.is_listening(Answering(*talk), "/socket")
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=examples(60))
 @given(json_values.map(json.dumps).map(str.encode))
 def test_any_json_is_a_status_or_an_error_of_ours(answer: bytes) -> None:
     with suppress(QemuError):
         assert isinstance(ask(GREETING, DONE, b'{"return": ' + answer + b', "id": ID}\n'), str)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(answers, st.booleans())
 def test_whatever_is_remembered_of_kvm_the_accelerator_is_one_that_there_is(answer: str, runs: bool) -> None:
     machine = FakeMachine(lambda command: answer if command[0] != "test" else 0 if runs else 1)
@@ -216,7 +218,7 @@ def test_whatever_is_remembered_of_kvm_the_accelerator_is_one_that_there_is(answ
     assert choose("auto", machine, "qemu", None, "/memory") in ("kvm", "tcg")
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(answers)
 def test_a_console_may_say_anything(console: str) -> None:
     assert panic(console) is None

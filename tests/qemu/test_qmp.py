@@ -16,6 +16,8 @@ from autotest.qemu.accelerator import choose
 from autotest.remote.local import LocalTransport
 from autotest.remote.wait import wait_for
 
+pytestmark = pytest.mark.default
+
 HERE = LocalTransport("host")
 
 

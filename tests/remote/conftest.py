@@ -130,7 +130,7 @@ def shared_ssh(session_sshd: SshServer) -> Iterator[SshTransport]:
     transport.close()
 
 
-@pytest.fixture(params=["local", "netns", "ssh"])
+@pytest.fixture(params=["local", *(pytest.param(way, marks=pytest.mark.default) for way in ("netns", "ssh"))])
 def transport(request: pytest.FixtureRequest) -> Transport:
     """Each way to a machine in turn."""
     if request.param == "local":

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def test_arguments_arrive_unchanged(transport: Transport) -> None:
     assert result.stdout.split("\0")[:-1] == HOSTILE
 
 
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30), max_size=4),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30),
@@ -66,6 +67,7 @@ def test_without_input_the_input_is_empty(transport: Transport) -> None:
     assert transport.run(["cat"]).stdout == ""
 
 
+@pytest.mark.default
 def test_megabytes_go_in_and_come_out_at_the_same_time(transport: Transport) -> None:
     data = ("0123456789abcde\n" * 65536) * 3
     result = transport.run(["sh", "-c", "tee /dev/stderr"], input=data)
@@ -118,6 +120,7 @@ def test_a_time_limit_ends_the_command_and_its_children_there_too(transport: Tra
     assert processes(marker) == []
 
 
+@pytest.mark.default
 def test_a_program_that_ignores_the_polite_signal_is_ended_all_the_same(transport: Transport) -> None:
     marker = f"8{time.time_ns()}"
     script = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
@@ -215,6 +218,7 @@ def test_a_reader_sees_the_old_or_the_new_file_but_never_a_part(transport: Trans
 # -- the rest ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_unix_socket_there_can_be_talked_to(transport: Transport, tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as server:
@@ -239,6 +243,7 @@ def test_a_unix_socket_there_can_be_talked_to(transport: Transport, tmp_path: Pa
     assert received == b"x" * 300_000
 
 
+@pytest.mark.default
 def test_nobody_at_a_unix_socket_is_seen_at_once(transport: Transport, tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ConnectError):
@@ -274,5 +279,6 @@ def test_commands_from_several_threads_do_not_mix(transport: Transport) -> None:
     assert outputs == {number: str(number) for number in range(5)}
 
 
+@pytest.mark.default
 def test_who_is_root_is_known(transport: Transport) -> None:
     assert transport.is_root is True

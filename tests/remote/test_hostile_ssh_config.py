@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hostile import texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def test_names_and_addresses_of_all_kinds_are_names(tmp_path: Path, alias: str, 
     assert resolve(alias, str(tmp_path / "config")).host == host
 
 
-@settings(max_examples=300, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(300), suppress_health_check=FIXTURES)
 @given(
     st.lists(st.builds("{} {}".format, st.sampled_from(KEYS), st.one_of(st.sampled_from(VALUES), texts)), max_size=6),
     st.one_of(st.sampled_from(["x", "y", "me@x:1", "[::1]:9", "::1"]), texts),

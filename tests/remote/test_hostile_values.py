@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from examples import examples
 from hostile import (
     HOSTILE,
     FakeMachine,
@@ -58,7 +59,7 @@ def hostile_folder(tmp_path: Path) -> Path:
 # -- processes ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(60), suppress_health_check=FIXTURES)
 @given(values, texts)
 def test_a_process_here_gets_just_these_arguments(record: str, hostile_folder: Path, given_: list[str], value: str) -> None:
     result = LocalTransport("near").run([record, value, *given_], cwd=str(hostile_folder), env={"X": value})
@@ -126,7 +127,7 @@ def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
-@settings(max_examples=30, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(30), suppress_health_check=FIXTURES)
 @given(values, texts)
 def test_the_shell_of_a_login_makes_these_arguments_of_what_is_sent(
     record: str,
@@ -144,7 +145,7 @@ def test_the_shell_of_a_login_makes_these_arguments_of_what_is_sent(
     assert os.listdir(hostile_folder) == []
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200))
 @given(values)
 def test_no_word_is_left_to_a_shell_of_another_kind(given_: list[str]) -> None:
     for word, quoted in zip(given_, map(command_line, ([word] for word in given_)), strict=True):
@@ -152,7 +153,7 @@ def test_no_word_is_left_to_a_shell_of_another_kind(given_: list[str]) -> None:
         assert (quoted == word) == bool(plain and not word.startswith("="))  # zsh knows =ls, all know what is no letter
 
 
-@settings(max_examples=8, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(8), suppress_health_check=FIXTURES)
 @given(values, texts)
 def test_a_machine_over_ssh_gets_just_these_arguments(
     shared_ssh: SshTransport, record: str, hostile_folder: Path, given_: list[str], value: str
@@ -191,7 +192,7 @@ def test_what_no_program_can_be_given_is_refused_before_anything_is_done(transpo
 # -- files and sockets -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(12), suppress_health_check=FIXTURES)
 @given(file_names, file_names)
 def test_a_file_has_just_this_name(
     transport: Transport, tmp_path_factory: pytest.TempPathFactory, folder: str, name: str
@@ -243,6 +244,7 @@ def say_hello(server: socket.socket, path: Path) -> threading.Thread:
     return thread
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("name", SOCKETS)
 def test_to_socat_the_path_of_a_socket_is_only_a_path(
     tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, name: str
@@ -256,6 +258,7 @@ def test_to_socat_the_path_of_a_socket_is_only_a_path(
     assert os.listdir(tmp_path) == [name]
 
 
+@pytest.mark.default
 def test_a_socket_is_talked_to_whatever_its_name(transport: Transport, tmp_path: Path, listener: socket.socket) -> None:
     thread = say_hello(listener, tmp_path / SOCKETS[0])
     with transport.connect_unix(str(tmp_path / SOCKETS[0]), 5) as connection:
@@ -287,7 +290,7 @@ def test_a_session_gets_just_these_arguments_whatever_shell_its_user_has(
 
 
 @pytest.mark.parametrize("way", ["local"])
-@settings(max_examples=8, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(8), suppress_health_check=FIXTURES)
 @given(given_=values)
 def test_a_session_gets_any_arguments(
     request: pytest.FixtureRequest, tmux_socket: str, tmp_path: Path, record: str, way: str, given_: list[str]
@@ -298,7 +301,7 @@ def test_a_session_gets_any_arguments(
     assert recorded(session.output()) == as_read(["first", *given_])
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200))
 @given(st.one_of(texts, st.sampled_from(["../x", "/x", "a.b", "a:b", "a/b", "#(x)", "-x", "x" * 101, "a\n"])))
 def test_a_name_that_tmux_or_a_path_would_take_for_more_is_refused(name: str) -> None:
     try:
@@ -347,7 +350,7 @@ def test_the_process_of_a_session_is_signalled_and_no_other(impatient: None) -> 
     assert signalled(machine) == {"7"}
 
 
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(400), suppress_health_check=FIXTURES)
 @given(st.one_of(st.none(), answers), st.one_of(st.none(), answers))
 def test_a_damaged_file_of_a_session_is_an_error_of_ours_and_no_signal_goes_astray(
     impatient: None, pid: str | None, code: str | None
@@ -360,7 +363,7 @@ def test_a_damaged_file_of_a_session_is_an_error_of_ours_and_no_signal_goes_astr
     assert all(int(pid) > 1 for pid in signalled(machine))
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300))
 @given(answers)
 def test_what_proc_cannot_say_is_an_error_of_ours(answer: str) -> None:
     machine = FakeMachine()
@@ -376,7 +379,7 @@ def test_what_proc_cannot_say_is_an_error_of_ours(answer: str) -> None:
 # -- what is shown -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300))
 @given(st.one_of(texts, answers))
 def test_no_message_gives_orders_to_the_terminal(text: str) -> None:
     for shown in (str(AutotestError(text)), printable(text)):

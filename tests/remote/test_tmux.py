@@ -413,6 +413,7 @@ for number in range(count):
 """
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("to", ["process", "group"])
 def test_interruptions_at_any_moment_leave_no_session(tmp_path: Path, to: str) -> None:
     count, marker = int(os.environ.get("INTERRUPTIONS", "5")), f"7{time.time_ns()}"

@@ -60,6 +60,7 @@ def test_what_autotest_writes_itself_is_not_foreign(directory):
     assert len(told(directory)) == 1
 
 
+@pytest.mark.default
 def test_everything_that_a_run_and_the_reports_leave_there_is_known(directory):
     example.add(directory, example.MACVTAP, 10, 0)
     example.add(directory, example.HOST, 10, 0, disturbed="link went down")

@@ -13,6 +13,7 @@ import example
 import older
 import pytest
 import sample_output as sample
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ def test_files_changed_just_now_are_read_again(tmp_path, read_anew):
     assert len(read_anew) == 5
 
 
+@pytest.mark.default
 def test_files_are_settled_after_two_seconds(tmp_path, read_anew):
     fill(tmp_path)
     time.sleep(2.1)
@@ -222,6 +224,7 @@ def test_a_change_while_the_directory_is_read_is_seen_the_next_time(tmp_path, se
     assert read_results(tmp_path) == without_cache(tmp_path)
 
 
+@pytest.mark.default
 def test_files_from_the_future_are_not_believed(tmp_path, read_anew):
     """The clock was set back after they were written: a change may get any time, the one that is known as well."""
     now = time.time_ns()
@@ -357,6 +360,7 @@ def test_a_cache_that_nobody_wrote_for_long_is_removed(tmp_path, settled, cache_
     assert kept.exists() and len(list(kept.parent.iterdir())) == 2
 
 
+@pytest.mark.default
 def test_several_processes_at_once_agree(tmp_path, cache_home):
     fill(tmp_path)
     time.sleep(2.1)
@@ -377,7 +381,7 @@ def test_several_processes_at_once_agree(tmp_path, cache_home):
 ACTION = st.sampled_from([*sorted(CHANGES.keys() - {"a folder", "restored"}), "written", "cache lost"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(st.integers(0, 2), ACTION), max_size=5))
 def test_with_a_cache_and_without_one_the_same_is_read(actions):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -167,6 +167,7 @@ def test_what_was_better_not_matched_or_not_valid_is_told(tmp_path: Path, capsys
     assert "Better: 2 figures" in text and "only in A: 1 test case" in text and "left out: 1 disturbed in B" in text
 
 
+@pytest.mark.default
 def test_what_determines_the_result_and_is_not_the_same_in_both_is_named_once(tmp_path: Path, capsys):
     a, b = nights(tmp_path, 100_000, 100_000)
     for directory, version in ((a, "7.2.1"), (b, "8.0.0")):

@@ -329,6 +329,7 @@ def opened_logs(content: bytes) -> list[str]:
     return [log for chunk in packed for log in json.loads(gzip.decompress(base64.b64decode(chunk)))]
 
 
+@pytest.mark.default
 def test_logs_that_would_make_the_page_too_large_lose_their_middle_and_it_says_so(tmp_path):
     fill_small(tmp_path)
     noise = random.Random(1)

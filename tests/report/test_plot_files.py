@@ -61,6 +61,7 @@ def test_trials_of_two_testbeds_are_never_in_one_plot(campaign):
     assert "(testbed synthetic)" in texts(drawn([unknown, *cases[1:]], "latency"))[1]
 
 
+@pytest.mark.default
 def test_two_different_commands_write_different_files(campaign):
     cases, names = cases_of(campaign), set()
     views = [View(), View(("interface",)), View((), "interface"), View(log=True)]
@@ -76,6 +77,7 @@ def test_two_different_commands_write_different_files(campaign):
     assert "packet_loss" in names and "packet_loss_by-interface" in names and "packet_loss_rate-10to40" in names
 
 
+@pytest.mark.default
 def test_the_same_results_give_the_same_files_in_each_format(campaign, tmp_path):
     def write(directory):
         figures = draw_plots(cases_of(campaign, interface="macvtap"), ["latency"], View(), Origin(campaign))
@@ -90,6 +92,7 @@ def test_the_same_results_give_the_same_files_in_each_format(campaign, tmp_path)
     assert b"<dc:date>" not in svg and "round-trip latency [µs]".encode() in svg
 
 
+@pytest.mark.default
 def test_the_command_writes_three_kinds_as_png_and_pdf_beside_the_results_and_prints_their_names(switched, capsys):
     assert main(["plot", str(switched)]) == 0
     names = [f"{name}.{suffix}" for name in ("load_latency", "packet_loss", "throughput") for suffix in ("png", "pdf")]
@@ -186,6 +189,7 @@ def everything(tmp_path_factory):
     return directory
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_documentation_draws(everything, tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(everything)

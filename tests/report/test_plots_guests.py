@@ -204,6 +204,7 @@ def test_trials_with_missing_guests_are_left_out_of_the_line_and_told_of(tmp_pat
 # -- the command -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_the_command_draws_it_by_itself_and_names_the_file(campaign, tmp_path, capsys):
     assert main(["plot", f"{campaign}:rate=50", "--format", "svg", "-o", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "over_guests_rate-50.svg")

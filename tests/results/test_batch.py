@@ -2,6 +2,7 @@ import random
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,7 @@ def test_pairs_of_any_length_are_read(pairs):
     assert list(zip(found.values.tolist(), found.counts.tolist(), strict=True)) == pairs
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text("0123456789,\n ax-\0", max_size=30).map(str.encode))
 def test_any_text_is_read_as_a_loop_over_lines_reads_it(text):
     found = parse_pairs(text + b"\n")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hostile import answers, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,7 +63,7 @@ several = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=examples(400))
 @given(
     outputs,
     histograms,
@@ -112,7 +113,7 @@ def test_a_number_that_no_counter_has_is_no_total(digits: int) -> None:
     assert parse_moongen_output(line).sent is None
 
 
-@settings(max_examples=250, deadline=None, database=None)
+@settings(max_examples=examples(250))
 @given(st.one_of(st.binary(max_size=40), st.lists(st.tuples(number, number), max_size=4).map(
     lambda rows: "".join(f"{left},{right}\n" for left, right in rows).encode()
 )))  # fmt: skip

@@ -3,6 +3,7 @@ import re
 
 import pytest
 import sample_output as sample
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -187,7 +188,7 @@ PIECES = (
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(
     st.lists(
         st.one_of(

@@ -4,7 +4,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -34,7 +34,6 @@ def test_the_interval_is_that_of_students_own_example():
     assert found.repetitions == 10 and found.pooled is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e9), min_size=2, max_size=20), st.sampled_from([0.8, 0.95, 0.99]))
 def test_the_interval_is_the_one_that_scipy_gives(values, confidence):
     found = estimate(values, confidence=confidence)
@@ -77,7 +76,6 @@ def test_the_rank_test_gives_the_textbooks_p():
     assert rank_test(at_term, earlier).p == pytest.approx(2 * 0.1272, abs=1e-4)
 
 
-@settings(deadline=None)
 @given(few_values, few_values)
 def test_p_is_the_share_of_divisions_that_are_as_far_out_whatever_the_ties(first, second):
     ranks = stats.rankdata([*first, *second])
@@ -89,7 +87,6 @@ def test_p_is_the_share_of_divisions_that_are_as_far_out_whatever_the_ties(first
     assert found.smallest == pytest.approx(far.count(max(far)) / len(far))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=25, unique=True), st.data())
 def test_without_ties_p_is_scipys_exact_one(values, data):
     size = data.draw(st.integers(1, len(values) - 1))
@@ -97,7 +94,6 @@ def test_without_ties_p_is_scipys_exact_one(values, data):
     assert rank_test(values[:size], values[size:]).p == pytest.approx(exact)
 
 
-@settings(deadline=None)
 @given(few_values, few_values)
 def test_p_does_not_depend_on_which_group_is_first_nor_on_the_unit(first, second):
     found = rank_test(first, second)
@@ -167,7 +163,6 @@ def test_tests_that_only_together_are_too_many_cannot_come_out():
     assert correct(with_p(*[p] * 7, smallest=p), 0.05).p == [None] * 7
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(2, 9), max_size=30), st.sampled_from([0.01, 0.05, 0.2]))
 def test_a_test_is_counted_exactly_where_it_can_come_out_beside_the_other_counted_ones(repetitions, alpha):
     tests = [RankTest(smallest_p(count, count), smallest_p(count, count)) for count in repetitions]
@@ -176,6 +171,7 @@ def test_a_test_is_counted_exactly_where_it_can_come_out_beside_the_other_counte
     assert [p is not None for p in found.p] == [test.smallest < found.limit for test in tests]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("repetitions", [4, 6, 9])
 def test_the_chance_of_any_false_finding_is_at_most_alpha(repetitions):
     """20 comparisons whose values have ties and, in pairs, hang together, like p50 and p99 of a trial."""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 import sample_output as sample
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,7 +155,7 @@ def crash_at(step, monkeypatch):
     return lambda: calls
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(step=st.integers(0, 24), before=st.sampled_from(["nothing", "disturbed", "cut off", "record only"]))
 def test_a_commit_interrupted_anywhere_leaves_a_trial_that_is_done_or_not_done_but_never_wrong(tmp_path_factory, step, before):
     directory = tmp_path_factory.mktemp("out")

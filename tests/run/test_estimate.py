@@ -141,6 +141,7 @@ def is_as_older_ones(outputdir: Path) -> None:
 # -- before a run ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_what_was_measured_once_is_expected_to_take_as_long_again(bed: Bed, tmp_path: Path) -> None:
     took = bed.run(bed.campaign(section(tmp_path, repetitions=1)))
     again = bed.campaign(section(tmp_path, repetitions=2))
@@ -176,6 +177,7 @@ def test_only_set_ups_with_something_to_do_are_entered_and_only_as_far_as_they_d
     assert expected.seconds == pytest.approx(START + boot + ENTER["reflector"] + LEAVE["reflector"] + trials, abs=1)
 
 
+@pytest.mark.default
 def test_a_stage_that_changes_without_being_left_takes_as_long_as_changing_it(bed: Bed, tmp_path: Path) -> None:
     bed.run(bed.campaign(section(tmp_path, machine=("pcvm",), guests=(1, 2, 4), repetitions=1)))
     again = bed.campaign(section(tmp_path, machine=("pcvm",), guests=(1, 2, 4), repetitions=2))
@@ -360,6 +362,8 @@ def seconds_of(expected: list[Estimate], campaign: Campaign) -> float:
     return time.process_time() - begin
 
 
+@pytest.mark.default
+@pytest.mark.alone
 def test_100000_trials_are_estimated_in_seconds_whatever_is_known_of_them(bed: Bed, tmp_path: Path) -> None:
     many = tuple((f"q{number}", "/x") for number in range(500))
     bed.run(bed.campaign(section(tmp_path, machine=("microvm",), qemu=many[:4], rate=(1, 2, 3), repetitions=1)))

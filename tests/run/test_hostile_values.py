@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from examples import examples
 from hostile import FakeMachine, answers, json_values, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ answer_json = st.dictionaries(
 ).map(json.dumps)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200))
 @given(st.one_of(answers, json_values.map(json.dumps), answer_json))
 def test_whatever_the_host_answers_the_testbed_is_held_or_there_is_an_error_of_ours(answer: str) -> None:
     try:
@@ -54,6 +55,7 @@ def test_a_holder_of_whom_too_little_is_known_is_a_damaged_record(who: object) -
             pass
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(("name", "bridge"), [("$(touch pwned)", "'; touch pwned\n"), ("../../x", "-rf")])
 def test_hostile_names_are_held_and_given_back_and_a_module_in_the_way_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bridge: str

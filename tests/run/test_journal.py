@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -371,11 +372,11 @@ def make_trial() -> Iterator[Callable[[], Trial]]:
         yield make
 
 
-_shared = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(programs, st.sampled_from([0, 1, 3, 1000]), st.data())
-@settings(_shared, max_examples=250)
+@settings(_shared, max_examples=examples(250))
 def test_a_run_that_is_killed_anywhere_is_undone_by_a_recovery_that_is_interrupted_everywhere(
     make_trial: Callable[[], Trial], compact_often: Callable[[int], None], program: Program, lines: int, data: st.DataObject
 ) -> None:
@@ -427,7 +428,7 @@ def test_a_campaign_is_undone_wherever_it_was_killed_and_wherever_its_recovery_w
 
 
 @given(programs, st.sampled_from([0, 1, 1000]), st.data())
-@settings(_shared, max_examples=150)
+@settings(_shared, max_examples=examples(150))
 def test_a_loss_of_power_leaves_a_journal_that_knows_at_least_what_was_changed(
     make_trial: Callable[[], Trial], compact_often: Callable[[int], None], program: Program, lines: int, data: st.DataObject
 ) -> None:
@@ -445,7 +446,7 @@ def test_a_loss_of_power_leaves_a_journal_that_knows_at_least_what_was_changed(
 
 
 @given(programs, st.sampled_from([0, 1, 1000]), st.data())
-@settings(_shared, max_examples=150)
+@settings(_shared, max_examples=examples(150))
 def test_after_an_interruption_anywhere_the_run_itself_undoes_all_that_can_be_undone(
     make_trial: Callable[[], Trial], compact_often: Callable[[int], None], program: Program, lines: int, data: st.DataObject
 ) -> None:
@@ -638,6 +639,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.default
 def test_what_was_changed_is_undone_on_a_disk_that_is_really_full(small_disk: Path, undone: list[str]) -> None:
     path = small_disk / "journals/a.journal"
     number = 0
@@ -720,7 +722,7 @@ _lines = st.one_of(
 
 
 @given(st.lists(_lines, max_size=4))
-@settings(_shared, max_examples=200)
+@settings(_shared, max_examples=examples(200))
 def test_whatever_a_journal_holds_it_can_be_undone_or_is_a_clear_error(tmp_path: Path, lines: list[bytes]) -> None:
     path = tmp_path / "a.journal"
     path.write_bytes(b"\n".join([b'{"version": 1}', *lines, b""]))

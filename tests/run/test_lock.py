@@ -20,6 +20,8 @@ import pytest
 from autotest.remote.local import LocalTransport
 from autotest.remote.processes import Process, boot_id
 
+pytestmark = pytest.mark.default
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = LocalTransport("here")
 OTHER_BOOT = "12345678-1234-1234-1234-123456789abc"

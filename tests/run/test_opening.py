@@ -49,6 +49,7 @@ def _run_and_kill(testbed: Testbed, *paths: Path) -> None:
     assert subprocess.run(command, check=False, timeout=30).returncode == -signal.SIGKILL
 
 
+@pytest.mark.default
 def test_what_a_killed_process_changed_is_undone_and_what_it_held_is_given_back(testbed: Testbed, tmp_path: Path) -> None:
     _run_and_kill(testbed, tmp_path / "changed")
     assert (tmp_path / "changed").exists()
@@ -58,6 +59,7 @@ def test_what_a_killed_process_changed_is_undone_and_what_it_held_is_given_back(
     assert not _records(testbed)
 
 
+@pytest.mark.default
 def test_a_process_that_was_killed_before_its_first_change_is_known_too(testbed: Testbed) -> None:
     _run_and_kill(testbed)
     assert _records(testbed)

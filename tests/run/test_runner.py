@@ -9,6 +9,7 @@ from functools import partial
 from itertools import product
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def test_stages_are_entered_from_the_root_and_left_in_reverse(recorder: Recorder
     assert summary.done == 3 and not summary.failures
 
 
-@settings(max_examples=50, deadline=None, database=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(1, 3), min_size=4, max_size=4), st.sets(st.sampled_from(range(81))))
 def test_a_stage_is_entered_as_often_as_there_are_distinct_prefixes(sizes: list[int], gaps: set[int]) -> None:
     recorder = Recorder()

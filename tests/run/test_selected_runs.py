@@ -125,6 +125,7 @@ def test_a_selection_measures_only_what_is_selected_and_sets_nothing_else_up(tmp
     assert fake.set_up == [("udp", "none"), ("udp", "veth")]
 
 
+@pytest.mark.default
 def test_nothing_outside_of_a_selection_is_touched(tmp_path: Path) -> None:
     fake = Throughput()
     fake.outcomes = ["disturbed"] * 56
@@ -195,6 +196,7 @@ def test_a_reason_for_very_many_combinations_is_one_line(tmp_path: Path) -> None
 # -- limit ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_limit_measures_so_many_trials_and_the_next_run_goes_on(tmp_path: Path) -> None:
     measured: list[str] = []
     for expected in (20, 20, 8, 0):
@@ -260,6 +262,7 @@ def test_a_shuffled_run_measures_the_same_trials_in_the_same_set_ups_in_another_
         assert number == 0 or order != first, "each set-up has an order of its own"
 
 
+@pytest.mark.default
 def test_the_order_depends_on_the_seed_alone_and_an_interrupted_run_goes_on_in_it(tmp_path: Path) -> None:
     whole, other, first, second = Throughput(), Throughput(), Throughput(), Throughput()
     run(campaign(whole, EVERYTHING, section(tmp_path / "a"), seed=7))
@@ -272,6 +275,7 @@ def test_the_order_depends_on_the_seed_alone_and_an_interrupted_run_goes_on_in_i
     assert first.measured[:21] + second.measured == whole.measured
 
 
+@pytest.mark.default
 def test_what_else_is_selected_or_repeated_does_not_change_which_of_two_comes_first(tmp_path: Path) -> None:
     whole, part, limited = Throughput(), Throughput(), Throughput()
     run(campaign(whole, EVERYTHING, section(tmp_path / "a", repetitions=3), seed=7))

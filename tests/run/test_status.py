@@ -355,6 +355,8 @@ def test_a_failure_gives_no_orders_to_the_terminal(
     assert "owned" in shown and "\x1b" not in shown and "\x07" not in shown
 
 
+@pytest.mark.default
+@pytest.mark.alone
 def test_the_state_of_100000_planned_trials_is_there_in_seconds(tmp_path: Path) -> None:
     rates = tuple(range(1, 251))
     commit(tmp_path, trial(), at=0)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hostile import FakeMachine, answers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,8 @@ from autotest.servers.checksums import (
     program_checksum,
 )
 from autotest.servers.server import Server
+
+pytestmark = pytest.mark.default
 
 
 class Counting(LocalTransport):
@@ -182,7 +185,7 @@ def test_storage_that_hangs_has_a_deadline(tmp_path: Path, monkeypatch: pytest.M
         file_checksum(server_with(tmp_path), str(tmp_path / "f"))
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200))
 @given(st.lists(answers | st.sampled_from(["12 5 1.000000000 1.000000000\n", f"{'a' * 64}  x\n"]), min_size=8, max_size=8))
 def test_whatever_a_machine_answers_there_is_a_checksum_none_or_an_error_of_ours(given_answers: list[str]) -> None:
     left = iter(given_answers)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from examples import examples
 from hostile import (
     HOSTILE,
     FakeMachine,
@@ -84,7 +85,7 @@ def test_files_of_any_names_are_copied_once_and_again_when_they_differ(
     assert not list(tmp_path.glob("**/pwned"))
 
 
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(25), suppress_health_check=FIXTURES)
 @given(st.lists(file_names, min_size=1, max_size=4, unique=True))
 def test_what_sha256sum_prints_is_read_as_it_was_meant(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     folder = tmp_path_factory.mktemp("sums")
@@ -95,7 +96,7 @@ def test_what_sha256sum_prints_is_read_as_it_was_meant(tmp_path_factory: pytest.
     assert set(parse_sha256sums(printed)) == {f"./{name}" for name in as_read(names)}
 
 
-@settings(max_examples=100, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(100), suppress_health_check=FIXTURES)
 @given(answers)
 def test_what_is_no_listing_of_checksums_makes_no_file_count_as_copied(tmp_path: Path, answer: str) -> None:
     (tmp_path / "file").write_text("content")
@@ -109,7 +110,7 @@ def test_a_file_name_cannot_pass_for_a_line_about_another_file() -> None:
     assert parse_sha256sums(f"{'1' * 64}  ./{forged}\n") == {f"./{forged}": "1" * 64}
 
 
-@settings(max_examples=20, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(20), suppress_health_check=FIXTURES)
 @given(file_names)
 def test_undoing_removes_just_the_file_that_the_journal_names(
     server: Server, tmp_path_factory: pytest.TempPathFactory, name: str
@@ -125,7 +126,7 @@ def test_undoing_removes_just_the_file_that_the_journal_names(
 # -- programs ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(40), suppress_health_check=FIXTURES)
 @given(texts)
 def test_a_program_that_is_missing_is_named_whatever_its_name(server: Server, name: str) -> None:
     missing = f"{name}/no such"
@@ -142,7 +143,7 @@ def test_a_missing_program_is_missing_even_where_echo_would_not_show_it(server: 
     assert f"needs {name}: install" in str(caught.value)
 
 
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=FIXTURES)
+@settings(max_examples=examples(25), suppress_health_check=FIXTURES)
 @given(st.lists(texts, max_size=4), file_names)
 def test_the_opener_of_a_macvtap_hands_on_just_these_arguments(
     tmp_path_factory: pytest.TempPathFactory, given_: list[str], name: str
@@ -165,7 +166,7 @@ class Far(FakeMachine):
     is_root = False  # type: ignore[assignment]
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150))
 @given(answers, answers)
 def test_a_folder_for_our_files_is_where_it_should_be_or_there_is_an_error_of_ours(home: str, boot: str) -> None:
     machine = Far(lambda command: home if "HOME" in command[-1] else "")
@@ -204,7 +205,7 @@ def run_guest(host: Host) -> None:
     host.machine(1).start(settings_)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(answers)
 def test_without_a_clear_yes_a_file_counts_as_missing(answer: str) -> None:
     assume(answer.split() != ["there"] * 3)
@@ -214,7 +215,7 @@ def test_without_a_clear_yes_a_file_counts_as_missing(answer: str) -> None:
     assert files.look(Survey(servers)).status is Status.FAIL
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(answers, answers)
 def test_the_rate_of_the_counter_is_a_number_or_there_is_an_error_of_ours(remembered: str, measured: str) -> None:
     def answer(command: Sequence[str]) -> str | int:
@@ -229,7 +230,7 @@ def test_the_rate_of_the_counter_is_a_number_or_there_is_an_error_of_ours(rememb
     assert machine.files[memory] == remembered or (machine.files[memory].strip().isascii() and int(machine.files[memory]) > 999)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(answers, answers)
 def test_no_answer_of_the_host_becomes_a_command(told: str, other: str) -> None:
     """Every program that is run is one of ours or of the configuration, however the host answers."""

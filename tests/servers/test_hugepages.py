@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hostile import FakeMachine, answers
 from hypothesis import given, settings
 
@@ -182,7 +183,7 @@ def test_without_a_mount_the_remedy_is_told(root: Path, notes: list[Any], mounts
         pages(root, notes).mount()
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=examples(60))
 @given(answers)
 def test_whatever_a_machine_answers_is_understood_or_a_clear_error(text: str) -> None:
     parse_state(text)
@@ -202,6 +203,7 @@ def real() -> Iterator[int]:
     HERE.write_text(before)
 
 
+@pytest.mark.default
 def test_this_machines_kernel_gives_one_and_takes_it_back(real: int, notes: list[dict[str, str]]) -> None:
     def note(kind: str, /, *, machine: str = "", **details: str) -> None:
         notes.append(details)

@@ -25,6 +25,8 @@ from autotest.servers.guest import GuestSettings
 from autotest.servers.inspection import Inspection, git_revision, name_of_testbed
 from autotest.servers.testbed import Servers
 
+pytestmark = pytest.mark.default
+
 
 @pytest.fixture
 def testbed(tmp_path: Path) -> Testbed:

@@ -23,6 +23,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Server:
     return Server("host", HostConfig(fqdn="localhost"))
 
 
+@pytest.mark.default
 def test_it_is_there_until_qemu_has_opened_it(host: Server) -> None:
     with macvtap_opener(host, "no-such-macvtap", 2) as opener:
         status = NODE.stat()
@@ -32,6 +33,7 @@ def test_it_is_there_until_qemu_has_opened_it(host: Server) -> None:
     assert host.journal.standing == ()
 
 
+@pytest.mark.default
 def test_what_is_started_meanwhile_stays(host: Server, tmp_path: Path) -> None:
     started = tmp_path / "started"
     with macvtap_opener(host, "no-such-macvtap", 1):
@@ -41,6 +43,7 @@ def test_what_is_started_meanwhile_stays(host: Server, tmp_path: Path) -> None:
     assert [change.details["path"] for change in host.journal.standing] == [str(started)]
 
 
+@pytest.mark.default
 def test_a_qemu_that_does_not_start_leaves_none(host: Server) -> None:
     with pytest.raises(RuntimeError), macvtap_opener(host, "no-such-macvtap", 1):
         raise RuntimeError

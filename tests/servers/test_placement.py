@@ -112,6 +112,7 @@ def config(**keys: str) -> HostConfig:
 # -- pinning -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_each_vcpu_gets_a_cpu_of_its_own_and_the_rest_of_qemu_its_own_list(qemu: Qemu, server: Server) -> None:
     placed = qemu.place(server, config(cpus_vcpus=BOTH, cpus_qemu=str(CPUS[1])))
     first, second = qemu.vcpus()
@@ -123,6 +124,7 @@ def test_each_vcpu_gets_a_cpu_of_its_own_and_the_rest_of_qemu_its_own_list(qemu:
     assert [thread.tid for thread in placed if thread.name == "iothread io0"] == [iothread["thread-id"]]
 
 
+@pytest.mark.default
 def test_with_fewer_cpus_than_vcpus_all_vcpus_share_them_and_nothing_else_is_moved(qemu: Qemu, server: Server) -> None:
     before = seen(qemu.pid)
     qemu.place(server, config(cpus_vcpus=str(CPUS[1])))
@@ -148,6 +150,7 @@ def test_several_guests_take_the_cpus_of_a_list_in_turn(cpus: str, vcpus: int, e
         assert [[cpu for wanted in share.values() for cpu in wanted[0]] for share in shares] == expected
 
 
+@pytest.mark.default
 def test_a_thread_that_is_all_vcpus_gets_one_cpu(tmp_path: Path, server: Server) -> None:
     with Qemu(tmp_path, "-accel", "tcg,thread=single", "-smp", "2").running() as qemu:
         placed = qemu.place(server, config(cpus_vcpus=BOTH))
@@ -165,6 +168,7 @@ def test_without_keys_nothing_is_asked_of_the_machine(server: Server, monkeypatc
     assert server.journal.standing == ()
 
 
+@pytest.mark.default
 def test_a_switchs_threads_share_its_cpus_those_that_it_makes_later_too(server: Server) -> None:
     with python(f"{IMPORTS}start('worker')\nsay()\nsys.stdin.readline()\nstart('late')\nsay()\nsys.stdin.readline()") as process:
         before = seen(process.pid)
@@ -181,6 +185,7 @@ def test_a_switchs_threads_share_its_cpus_those_that_it_makes_later_too(server: 
 # -- scheduling --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("text", "policy", "priority", "nice"),
     [
@@ -207,6 +212,7 @@ def test_each_scheduling_is_really_set_and_taken_back(
     assert seen(qemu.pid) == before
 
 
+@pytest.mark.default
 def test_a_setting_that_the_kernel_refuses_is_named_with_key_thread_and_reason(
     qemu: Qemu, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +234,7 @@ def test_a_setting_that_the_kernel_refuses_is_named_with_key_thread_and_reason(
 # -- CPUs that are not there -------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_the_cpus_there_are_those_of_the_machine_not_those_that_this_process_uses(server: Server) -> None:
     os.sched_setaffinity(0, CPUS[:1])
     try:
@@ -236,6 +243,7 @@ def test_the_cpus_there_are_those_of_the_machine_not_those_that_this_process_use
         os.sched_setaffinity(0, CPUS)
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("text", [str(ABSENT), f"{CPUS[1]},{ABSENT}"], ids=["all absent", "one absent"])
 def test_a_cpu_that_went_away_since_is_an_error_and_all_is_as_before(qemu: Qemu, server: Server, text: str) -> None:
     """The kernel itself refuses a list only if none of it is there."""
@@ -297,6 +305,7 @@ def place_vhost(server: Server, pid: int, vhost: bool = True, **keys: str) -> di
     return {thread.name: thread for thread in placed}
 
 
+@pytest.mark.default
 def test_vhost_threads_that_are_tasks_of_qemu_get_a_cpu_each_in_the_order_in_which_they_began(server: Server) -> None:
     """As since Linux 6.4; the id in the name is that of a thread of QEMU in the kernel's own count."""
     with python(f"{IMPORTS}start('vhost-77')\ntime.sleep(.03)\nstart('vhost-77')\nsay()\ntime.sleep(60)") as process:
@@ -306,6 +315,7 @@ def test_vhost_threads_that_are_tasks_of_qemu_get_a_cpu_each_in_the_order_in_whi
         assert [cpus_of(tid) for tid in own] == [str(CPUS[0]), str(CPUS[1])]
 
 
+@pytest.mark.default
 def test_vhost_threads_are_none_of_qemus_other_threads(server: Server) -> None:
     with python(f"{IMPORTS}start('vhost-77')\nstart('worker')\nsay()\ntime.sleep(60)") as process:
         placed = place_vhost(server, process.pid, cpus_qemu=str(CPUS[1]))
@@ -327,6 +337,7 @@ def test_vhost_threads_of_the_kernel_itself_are_found_by_the_id_in_their_name(mo
         assert [thread["tid"] for thread in thread_control.of_process(qemu.pid)] == [qemu.pid, stands_for_it.pid]
 
 
+@pytest.mark.default
 def test_a_process_that_only_calls_itself_like_a_vhost_thread_is_none(qemu: Qemu, server: Server) -> None:
     named = f"{IMPORTS}ctypes.CDLL(None).prctl(15, b'vhost-{qemu.pid}', 0, 0, 0)\nsay()\ntime.sleep(60)"
     with python(named) as process:
@@ -349,6 +360,7 @@ def test_a_kernel_thread_is_told_from_a_process_by_its_flags() -> None:
     assert thread_control.understand_stat(other) == ("a) b", "R", 2641762, False)
 
 
+@pytest.mark.default
 def test_a_vhost_thread_that_is_not_found_is_an_error_where_the_guest_has_vhost(qemu: Qemu, server: Server) -> None:
     wanted = config(cpus_vhost=str(CPUS[0]))
     with pytest.raises(TestbedError, match=r"cpus_vhost or scheduling_vhost is set, but QEMU has no vhost thread"):
@@ -391,6 +403,7 @@ def undone(path: Path) -> list[str]:
     return said
 
 
+@pytest.mark.default
 def test_a_later_process_puts_all_threads_back_those_made_meanwhile_too(qemu: Qemu, server: Server, tmp_path: Path) -> None:
     path = tmp_path / "j"
     journal(server, path)
@@ -408,6 +421,7 @@ def test_a_later_process_puts_all_threads_back_those_made_meanwhile_too(qemu: Qe
     assert not path.exists()
 
 
+@pytest.mark.default
 def test_what_was_before_is_noted_before_anything_is_changed(qemu: Qemu, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     before = seen(qemu.pid)
 
@@ -421,6 +435,7 @@ def test_what_was_before_is_noted_before_anything_is_changed(qemu: Qemu, server:
     assert seen(qemu.pid) == before
 
 
+@pytest.mark.default
 def test_nothing_is_left_to_undo_where_qemu_is_gone(qemu: Qemu, server: Server, tmp_path: Path) -> None:
     journal(server, tmp_path / "j")
     qemu.place(server, config(cpus_vcpus=str(CPUS[1]), cpus_qemu=str(CPUS[1])))
@@ -429,6 +444,7 @@ def test_nothing_is_left_to_undo_where_qemu_is_gone(qemu: Qemu, server: Server, 
     assert undone(tmp_path / "j") == []
 
 
+@pytest.mark.default
 def test_a_process_that_got_the_id_of_a_qemu_that_ended_is_left_alone(qemu: Qemu, server: Server) -> None:
     placed = qemu.place(server, config(cpus_vcpus=str(CPUS[1]), cpus_qemu=str(CPUS[1])))
     (change,) = server.journal.standing
@@ -461,6 +477,7 @@ def test_a_damaged_journal_is_said_to_be_so_and_nothing_is_run(
 # -- what moves threads meanwhile, and what the record says ------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_thread_that_something_moves_is_named_with_where_it_is_and_was_put(qemu: Qemu, server: Server) -> None:
     placed = qemu.place(server, config(cpus_vcpus=BOTH, cpus_qemu=str(CPUS[0])))
     placement.require_placed(server, placed)
@@ -481,6 +498,7 @@ def test_a_thread_that_something_moves_is_named_with_where_it_is_and_was_put(qem
     placement.require_placed(server, placed)  # that it is gone others notice
 
 
+@pytest.mark.default
 def test_two_guests_that_are_placed_alike_are_recorded_alike(tmp_path: Path, server: Server) -> None:
     found = []
     for _ in range(2):
@@ -522,6 +540,7 @@ def test_only_keys_that_are_set_and_have_threads_determine_a_result() -> None:
 # -- answers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     "answer",
     [None, {}, [{}], [{"cpu-index": 0}], [{"cpu-index": "0", "thread-id": 1}], [{"cpu-index": 0, "thread-id": True}], [5]],
@@ -532,6 +551,7 @@ def test_a_qemu_that_does_not_tell_of_its_threads_is_an_error(server: Server, an
         placement.place_guest(server, config(cpus_vcpus="0"), os.getpid(), strange, vhost=False)
 
 
+@pytest.mark.default
 def test_a_vcpu_that_is_a_thread_of_another_process_is_not_touched(server: Server) -> None:
     with python(f"{IMPORTS}say()\ntime.sleep(60)") as process:
         with pytest.raises(QemuError, match=f"QMP names thread {process.pid} as a vCPU, which process {os.getpid()} does not"):
@@ -539,6 +559,7 @@ def test_a_vcpu_that_is_a_thread_of_another_process_is_not_touched(server: Serve
         assert cpus_of(process.pid) == ALL
 
 
+@pytest.mark.default
 def test_a_process_that_is_gone_is_an_error(server: Server) -> None:
     with ended(["true"]) as process:
         process.wait()

@@ -126,6 +126,7 @@ def test_a_guest_that_is_this_machine_is_refused_before_any_command_runs_here(tm
     assert not (tmp_path / "touched").exists()
 
 
+@pytest.mark.default
 def test_a_temporary_file_is_in_the_journal_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("host", ServerConfig(fqdn="localhost"))
     seen: list[str] = []

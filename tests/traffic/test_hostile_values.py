@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hostile import HOSTILE, FakeMachine, answers, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -61,7 +62,8 @@ def read_by_luajit(folder: Path, content: str) -> list[bytes]:
     return [bytes.fromhex(line) for line in ended.stdout.split("\n")[:-1]]
 
 
-@settings(max_examples=15, deadline=None, database=None, suppress_health_check=FIXTURES)
+@pytest.mark.default
+@settings(max_examples=examples(15), suppress_health_check=FIXTURES)
 @given(st.lists(st.one_of(texts, st.sampled_from(IN_LUA), st.text(st.characters(exclude_categories=["Cs"]))), max_size=30))
 def test_luajit_reads_each_string_back_as_it_was(tmp_path: Path, values: list[str]) -> None:
     content = "DPDKConfig { cli = { " + ", ".join(map(lua_string, values)) + " } }"
@@ -69,6 +71,7 @@ def test_luajit_reads_each_string_back_as_it_was(tmp_path: Path, values: list[st
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.default
 def test_luajit_reads_every_hostile_value_and_every_byte_back(tmp_path: Path) -> None:
     values = [*IN_LUA, *(bytes([byte]).decode("utf-8", "surrogateescape") + "1" for byte in range(256))]
     content = "DPDKConfig { cli = { " + ", ".join(map(lua_string, values)) + " } }"
@@ -76,6 +79,7 @@ def test_luajit_reads_every_hostile_value_and_every_byte_back(tmp_path: Path) ->
     assert read_by_luajit(tmp_path, content) == [to_bytes(value) for value in values]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("folder", ["/o'e\"x", '/a\nlocal given = { nic = "0000:66:00.0", mac = "", ', "/$(x) `y`", "/üñ\\"])
 def test_the_folder_of_an_installation_is_only_a_name_in_the_file_for_a_nic(tmp_path: Path, folder: str) -> None:
     nic = DpdkNic("0000:18:00.1", "64:9d:99:b1:0b:62")
@@ -87,7 +91,7 @@ def test_the_folder_of_an_installation_is_only_a_name_in_the_file_for_a_nic(tmp_
     assert nic_of(server(machine)) == nic
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150))
 @given(texts)
 def test_an_interface_is_only_a_name_to_dpdk_or_is_refused(name: str) -> None:
     try:
@@ -101,6 +105,7 @@ def test_an_interface_is_only_a_name_to_dpdk_or_is_refused(name: str) -> None:
     assert not set(name) & set(",=")
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("name", ["$x`y`", 'e"th', "-x", "a;b", "\\n", "üñ", "{a}", "'", "\x01"])
 def test_the_whole_file_is_read_back_and_softmoon_finds_the_interface(tmp_path: Path, repository: Path, name: str) -> None:
     options = read_by_luajit(tmp_path, interface_config(name, f"autotest-{name}"))
@@ -119,7 +124,7 @@ def server(machine: FakeMachine, folder: str = "/moongen") -> Server:
     return Server("loadgen", config, machine)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(st.lists(texts, max_size=4), st.sampled_from(["1", "2"]), texts)
 def test_arguments_of_a_program_stay_as_they_are(arguments: list[str], left: str, folder: str) -> None:
     machine = FakeMachine(lambda command: f"{left}\n" if command[0] == "sh" and "-x" in command[2] else "")
@@ -129,7 +134,7 @@ def test_arguments_of_a_program_stay_as_they_are(arguments: list[str], left: str
     assert command[1:] == ["/progs/x.lua", "--dpdk-config=/run/autotest/autotest/dpdk-nic.lua", "0", *arguments]
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150))
 @given(answers)
 def test_a_path_that_the_server_tells_is_never_run(answer: str) -> None:
     machine = FakeMachine(lambda command: answer if command[0] == "sh" and "-x" in command[2] else "")
@@ -170,7 +175,7 @@ def test_a_program_whose_name_is_more_than_a_name_is_not_run(program: str) -> No
     assert not [command for command in machine.commands if "new-session" in command]
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100))
 @given(texts)
 def test_the_object_file_of_the_xdp_reflector_is_one_argument(folder: str) -> None:
     machine = FakeMachine(lambda command: '[{"ifname": "nic", "flags": ["UP", "LOWER_UP"]}]' if "show" in command else "")

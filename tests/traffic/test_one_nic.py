@@ -9,6 +9,8 @@ import pytest
 
 from autotest.traffic.dpdk import DpdkNic, interface_config, nic_config
 
+pytestmark = pytest.mark.default
+
 NIC = DpdkNic("0000:18:00.1", "64:9d:99:b1:0b:62")
 OURS = ["--file-prefix=autotest-0000-18-00.1"]
 MEMORY = ["--socket-mem=512,512", "--huge-unlink"]

@@ -1,0 +1,1 @@
+"""The lab: the built-in testbed of network namespaces, veth and QEMU on this machine."""
