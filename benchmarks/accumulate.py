@@ -1,6 +1,6 @@
 """How fast repetitions are summed: 100 test cases, 3 repetitions each, 20,000 lines per histogram.
 
-Run from the repository as ``python benchmarks/accumulate.py``. The peer is a plain Python loop over the same
+Run from the repository: ``python -m benchmarks accumulate``. The peer is a plain Python loop over the same
 files in the same run, so the ratio holds on any machine; it neither checks verdicts nor checksums.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -16,16 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from autotest.results.accumulate import STATE_FILE, accumulate
 from autotest.results.names import TrialName, load_latency_infix
 from autotest.results.store import ResultStore
+from benchmarks.scale import full_or_tiny
 
-CASES = 100
+CASES = full_or_tiny(100, 2)
 REPETITIONS = 3
-LINES = 20_000
-NAMES = 1_000_000
+LINES = full_or_tiny(20_000, 2_000)
+NAMES = full_or_tiny(1_000_000, 1_000)
 GOAL_SUM_S = 0.4
 GOAL_UNCHANGED_S = 0.05
 GOAL_NAMES_S = 3.0
@@ -117,15 +115,3 @@ def _timed(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
-
-
-def main() -> None:
-    """Print the figures as a table."""
-    print(f"{'what':60} {'value':>10} {'goal':>10} {'peer/ours':>10}")
-    for entry in measure():
-        ratio = f"{entry['ratio']:.1f}" if entry["ratio"] else "-"
-        print(f"{entry['name']:60} {entry['value']:>8.3f} {entry['unit']} {entry['goal']:>8.3f} {entry['unit']} {ratio:>10}")
-
-
-if __name__ == "__main__":
-    main()

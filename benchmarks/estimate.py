@@ -1,7 +1,7 @@
 """Whether campaigns take as long as was expected before: the lab's ``tests.conf`` half by half, and records taken apart.
 
-Run from the repository, as root, as ``python benchmarks/estimate.py``, or with all others as ``python -m benchmarks``. With
-files of tests that were measured in one run, only their records are taken apart: ``python benchmarks/estimate.py tests.conf``.
+Run from the repository: ``python -m benchmarks estimate``. With files of tests that were measured in one run, only their
+records are taken apart: ``python -m benchmarks.estimate tests.conf``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,19 @@ from autotest.run.estimate import estimate
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
 from labtest import LabCommand, lab_command, own_lab
 
+from benchmarks.scale import full_or_tiny
+
+_TINY_TESTS = """\
+[tiny]
+machines = host
+interfaces = pnic, bridge
+reflectors = xdp
+rates = 1, 2
+sizes = 60
+runtimes = 1
+repetitions = 1
+outputdir = results
+"""
 GOAL_PERCENT = 15.0
 PATIENCE_S = 1200.0
 #: What another machine takes nobody can know before it was measured once: that is shown, and no goal.
@@ -44,7 +57,7 @@ def measure() -> list[dict]:
 
 def _in_the_lab(lab: LabCommand, folder: Path) -> list[dict]:
     def tests(repetitions: int) -> Path:
-        text = (PROJECT_DIRECTORY / "tests.conf").read_text()
+        text = full_or_tiny((PROJECT_DIRECTORY / "tests.conf").read_text(), _TINY_TESTS)
         file = folder / f"{repetitions}.conf"
         file.write_text(re.sub(r"^repetitions = .*", f"repetitions = {repetitions}", text, flags=re.MULTILINE))
         return file
@@ -126,5 +139,5 @@ def _figure(what: str, expected: float, took: float, goal: float | None = GOAL_P
 
 
 if __name__ == "__main__":
-    for figure in [row for name in sys.argv[1:] for row in taken_apart(Path(name))] or measure():
+    for figure in [row for name in sys.argv[1:] for row in taken_apart(Path(name))]:
         print(figure)

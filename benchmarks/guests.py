@@ -1,6 +1,6 @@
 """Several guests at once: how long until all are there, and what each costs in memory and on disk. Needs root.
 
-Run from the repository as ``python benchmarks/guests.py``, or with all others as ``python -m benchmarks``.
+Run from the repository: ``python -m benchmarks guests``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from autotest.servers.guest import GuestSettings
 from autotest.servers.guests import Guests
 from autotest.servers.host import Host
 from autotest.servers.testbed import Servers
+from benchmarks.scale import full_or_tiny
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
 from labtest import lab_command, own_lab
 
-ROUNDS = 3
-GOALS_S = {1: 3.5, 2: 3.5, 4: 7.0, 8: 15.0}  # by hand, from the start of the first until all took logins, on two CPUs with TCG
+ROUNDS = full_or_tiny(3, 1)
+GOALS_S = full_or_tiny(
+    {1: 3.5, 2: 3.5, 4: 7.0, 8: 15.0}, {1: 3.5, 2: 3.5}
+)  # by hand, from the start of the first until all took logins, on two CPUs with TCG
 GOAL_MEMORY_MB = 220.0  # each of eight, by hand
 MOST = max(GOALS_S)
 
@@ -126,8 +129,3 @@ def _costs(costs: list[Cost], image: float) -> list[dict]:
             "ratio": image / max(overlay, 1e-3),
         },
     ]
-
-
-if __name__ == "__main__":
-    for figure in measure():
-        print(figure)

@@ -1,6 +1,6 @@
 """Times of the lab: boot, reflector, and what a trial costs beyond its runtime. Needs root.
 
-Run from the repository as ``python benchmarks/lab.py``, or with all others as ``python -m benchmarks``.
+Run from the repository: ``python -m benchmarks lab``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from autotest.interfaces import INTERFACE_KINDS
 from autotest.resources import PROJECT_DIRECTORY
 from autotest.servers.guest import GuestSettings
 from autotest.servers.testbed import Servers
-from autotest.traffic.reflectors import REFLECTOR_KINDS
+from benchmarks.scale import full_or_tiny
 
 sys.path.insert(0, str(PROJECT_DIRECTORY / "tests" / "support"))
 from labtest import CampaignFile, LabCommand, lab_command, own_lab
 
-BOOTS = 5
+BOOTS = full_or_tiny(5, 1)
+MACHINES = full_or_tiny(("pcvm", "microvm"), ("microvm",))
 GOAL_LOGIN_S, GOAL_OVERHEAD_S = 4.0, 0.5
 _TRIAL_SECONDS = re.compile(r"valid \((\d+\.\d+) s\)")
 _DRAIN_SECONDS = re.compile(r"in a drain of (\d+\.\d+) s")
@@ -36,7 +37,7 @@ def measure() -> list[dict]:
         with contextmanager(lab_command)(config) as lab:
             lab.run("lab", "up")
             testbed = load_testbed(config, PROJECT_DIRECTORY)
-            figures = [figure for machine in ("pcvm", "microvm") for figure in _boots(testbed, machine)]
+            figures = [figure for machine in MACHINES for figure in _boots(testbed, machine)]
             return figures + _campaign(lab, CampaignFile(Path(folder, "tests.conf"), Path(folder, "results")))
 
 
@@ -51,8 +52,9 @@ def _boots(testbed: Testbed, machine: str) -> list[dict]:
             start = time.monotonic()
             with servers.host.guests.running(settings, 1):
                 logins.append(time.monotonic() - start)
-                with REFLECTOR_KINDS["xdp"].running(servers.guest, "test"):
-                    ready.append(time.monotonic() - start)
+                servers.guest.reflector_up("xdp", "test")
+                ready.append(time.monotonic() - start)
+                servers.guest.reflector_down("xdp", "test")
     return [
         _figure(f"{machine}: QEMU's start to a done SSH login, median of {BOOTS}", statistics.median(logins), GOAL_LOGIN_S),
         _figure(f"{machine}: QEMU's start to the reflector ready, median of {BOOTS}", statistics.median(ready), None),
@@ -81,8 +83,3 @@ def _campaign(lab: LabCommand, tests: CampaignFile) -> list[dict]:
 
 def _figure(name: str, value: float, goal: float | None) -> dict:
     return {"name": name, "value": value, "unit": "s", "goal": goal, "ratio": None}
-
-
-if __name__ == "__main__":
-    for figure in measure():
-        print(figure)

@@ -1,6 +1,6 @@
 """Planning and pruning 1,000,000 trials, against a plain nested loop that builds the same names and asks for the files.
 
-Run from the repository as ``python benchmarks/plan.py``, or with all others as ``python -m benchmarks``.
+Run from the repository: ``python -m benchmarks plan``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from autotest.measurements.load_latency import KIND
 from autotest.plan.parameters import Section
 from autotest.run.campaign import Campaign, count
+from benchmarks.scale import full_or_tiny
 
-RATES, SIZES, REPETITIONS = range(1, 2501), range(60, 70), 1
+RATES, SIZES, REPETITIONS = range(1, full_or_tiny(2501, 6)), range(60, 70), 1
 QEMUS = tuple((f"build{number}", "") for number in range(5))
-TRIALS = 1_000_000
+TRIALS = 2 * 2 * len(QEMUS) * 2 * len(RATES) * len(SIZES) * REPETITIONS
 GOAL_S, GOAL_MIB = 3.0, 150.0
 
 
@@ -74,8 +75,3 @@ def _plain_loop(folder: str) -> int:
             histogram = os.path.join(folder, f"histogram_{infix}_rep{repetition}.csv")
             missing += not (os.path.isfile(output) and os.path.isfile(histogram))
     return missing
-
-
-if __name__ == "__main__":
-    for figure in measure():
-        print(figure)

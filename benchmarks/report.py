@@ -1,6 +1,6 @@
 """How fast 20,000 files of the older tool are read and reported: 10,000 trials, a log and a histogram each.
 
-Run from the repository as ``python benchmarks/report.py``. The peer is one Python loop over the lines of the same files in the
+Run from the repository: ``python -m benchmarks report``. The peer is one Python loop over the lines of the same files in the
 same run, so the ratio holds on any machine. It computes the same figures: totals, drop-outs and the line about the samples by a
 regular expression each, mean, standard deviation and percentiles from a dictionary. It does not check that a file is whole, and
 looks for no copies. The files are read from the page cache: the disk is not what is measured. Of several rounds the
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,19 +19,18 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from autotest.report.summary import summarise
 from autotest.report.trials import read_results
 from autotest.results.figures import PERCENTILES
 from autotest.results.histogram import Histogram, format_histogram
 from autotest.results.names import TrialName, load_latency_infix
+from benchmarks.scale import full_or_tiny
 
-TRIALS = 10_000
+TRIALS = full_or_tiny(10_000, 30)
 REPETITIONS = 3
 SECONDS = 30
-SAMPLES = 11_000
-ROUNDS = 3
+SAMPLES = full_or_tiny(11_000, 1_000)
+ROUNDS = full_or_tiny(3, 1)
 GOAL_RATIO = 10.0
 
 _HEAD = """\
@@ -206,14 +204,3 @@ def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     found = action()
     return time.perf_counter() - start, found
-
-
-def main() -> None:
-    """Print the figures as a table."""
-    print(f"{'what':62} {'value':>10} {'goal':>10} {'peer/ours':>10}")
-    for entry in measure():
-        print(f"{entry['name']:62} {entry['value']:>8.3f} s {entry['goal']:>8.3f} s {entry['ratio']:>10.1f}")
-
-
-if __name__ == "__main__":
-    main()

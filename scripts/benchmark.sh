@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
 require_lab
-install_packages "${lab_packages[@]}" netsniff-ng
+install_packages "${lab_packages[@]}" "${benchmark_packages[@]}"
 install_python "[test]"
 trap give_back EXIT
 

@@ -75,6 +75,6 @@ lab_packages=(
     python3 python3-venv
 )
 
-# What only the tests need.
+# What only the tests need, and what benchmarks are compared with.
 # shellcheck disable=SC2034
-test_packages=(chromium cpio fish lua-check zsh)
+test_packages=(chromium cpio fish lua-check zsh) benchmark_packages=(netsniff-ng)

@@ -25,7 +25,7 @@ if [ "$tier" = fast ]; then
     install_python "[guards,test]"
 else
     require_lab
-    install_packages "${lab_packages[@]}" "${test_packages[@]}"
+    install_packages "${lab_packages[@]}" "${test_packages[@]}" "${benchmark_packages[@]}"
     install_python "[docs,guards,test]"
     trap give_back EXIT
 fi

@@ -4,7 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
 from labtest import PROJECT
+
+pytestmark = [pytest.mark.all, pytest.mark.alone]
 
 KILLS, SEED = 20, 15
 
