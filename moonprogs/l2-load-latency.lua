@@ -210,7 +210,8 @@ end
 function sampleTask(dev, args)
 	local stamper = timestamps:newTimestamper(dev:getTxQueue(args.threads), dev:getRxQueue(1))
 	local histograms, drawn = report.newHistograms(args), sequence.new(args, args.threads)
-	local received, guest, size, attempts = sequence.newTotals(args), 0, 0, 0
+	local received, attempts = sequence.newTotals(args), 0
+	local guest, size
 	local stopAt = mg.getTime() + args.time
 	local function address(buf)
 		drawn:address(buf, guest)

@@ -30,7 +30,7 @@ def named(name: str) -> object:
     return pytest.param(name, marks=[pytest.mark.default, *([pytest.mark.alone] if name == "softmoon" else [])])
 
 
-@pytest.mark.parametrize("name", map(named, BENCHMARKS))
+@pytest.mark.parametrize("name", [named(name) for name in BENCHMARKS])
 def test_each_benchmark_runs_with_tiny_sizes(repository: Path, name: str) -> None:
     done = benchmarks(repository, "--tiny", name, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

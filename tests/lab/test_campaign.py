@@ -126,7 +126,7 @@ def test_machine_host_reflects_on_its_own_interface(lab: LabCommand, tests: Camp
 def test_a_dut_that_reflects_nothing_gets_its_verdict_and_is_not_done(lab: LabCommand, tests: CampaignFile, tmp_path):
     source, folder = tmp_path / "pass.c", tmp_path / "xdp"
     folder.mkdir()
-    source.write_text('__attribute__((section("xdp"), used)) int pass(void *context) { return 2; } // XDP_PASS\n')
+    source.write_text('__attribute__((section("xdp"), used)) int reflect_nothing(void *context) { return 2; } // XDP_PASS\n')
     target = folder / "reflector.bpf.o"
     subprocess.run(["clang", "-O2", "-g", "-target", "bpf", "-c", source, "-o", target], check=True, timeout=30)
     config = tmp_path / "autotest.conf"

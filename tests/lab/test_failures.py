@@ -279,7 +279,7 @@ def clock_ahead(seconds: float) -> Iterator[None]:
 def test_a_set_up_whose_trials_fail_the_same_way_is_given_up_and_its_siblings_go_on(lab, tests, tmp_path):
     source, folder = tmp_path / "pass.c", tmp_path / "xdp"
     folder.mkdir()
-    source.write_text('__attribute__((section("xdp"), used)) int pass(void *context) { return 2; } // XDP_PASS\n')
+    source.write_text('__attribute__((section("xdp"), used)) int reflect_nothing(void *context) { return 2; } // XDP_PASS\n')
     target = folder / "reflector.bpf.o"
     subprocess.run(["clang", "-O2", "-g", "-target", "bpf", "-c", source, "-o", target], check=True, timeout=30)
     config = tmp_path / "autotest.conf"

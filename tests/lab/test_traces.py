@@ -24,10 +24,10 @@ def _namespace() -> Iterator[None]:
 
 
 @contextmanager
-def _link() -> Iterator[None]:
-    _run("ip", "link", "add", "trace0", "type", "bridge")
+def _link(name: str = "br-test") -> Iterator[None]:
+    _run("ip", "link", "add", name, "type", "bridge")
     yield
-    _run("ip", "link", "delete", "trace0")
+    _run("ip", "link", "delete", name)
 
 
 @contextmanager
@@ -40,8 +40,8 @@ def _process(**options: object) -> Iterator[None]:
 
 
 @contextmanager
-def _process_in_a_namespace_without_a_name() -> Iterator[None]:
-    with subprocess.Popen(["unshare", "--net", "sleep", "30"]) as process:
+def _process_in_a_namespace_without_a_name(*others: str) -> Iterator[None]:
+    with subprocess.Popen(["unshare", "--net", *others, "sleep", "30"]) as process:
         while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
             pass
         yield
@@ -56,14 +56,14 @@ def _tmux_server() -> Iterator[None]:
 
 
 @contextmanager
-def _mount() -> Iterator[None]:
-    folder = TEMPORARY / "mount"
+def _mount(folder: Path) -> Iterator[None]:
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True)
     _run("mount", "-t", "tmpfs", "tmpfs", folder)
     yield
     _run("umount", folder)
-    folder.rmdir()
-    TEMPORARY.rmdir()
+    for each in missing:
+        each.rmdir()
 
 
 @contextmanager
@@ -78,9 +78,9 @@ def _file(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _xdp_program(tmp_path: Path) -> Iterator[None]:
+def _xdp_program(tmp_path: Path, name: str = "reflect_nothing") -> Iterator[None]:
     source, target = tmp_path / "pass.c", tmp_path / "pass.o"
-    source.write_text('__attribute__((section("xdp"), used)) int pass(void *context) { return 2; } // XDP_PASS\n')
+    source.write_text(f'__attribute__((section("xdp"), used)) int {name}(void *context) {{ return 2; }} // XDP_PASS\n')
     _run("clang", "-O2", "-g", "-target", "bpf", "-c", source, "-o", target)
     own_mounts = ["unshare", "--mount"]  # ip mounts the file system of BPF where it is not
     _run(*own_mounts, "ip", "link", "set", "dev", "lo", "xdpgeneric", "obj", target, "sec", "xdp")
@@ -93,7 +93,7 @@ def _xdp_program(tmp_path: Path) -> Iterator[None]:
     [
         ("namespace", lambda _: _namespace()),
         ("link", lambda _: _link()),
-        ("mount", lambda _: _mount()),
+        ("mount", lambda _: _mount(TEMPORARY / "mount")),
         ("process", lambda _: _process(env={"AUTOTEST_TEST_LAB": NAME, "PATH": os.environ["PATH"]})),
         ("process", lambda _: _process_in_a_namespace_without_a_name()),
         ("tmux server", lambda _: _tmux_server()),
@@ -112,6 +112,22 @@ def test_what_is_left_is_seen_and_what_is_gone_is_not(kind: str, left: Callable,
     with left(tmp_path):
         assert any(trace.startswith(f"{kind} ") for trace in traces() - before)
     assert left_since(before) == []
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        lambda _: _link("trace0"),
+        lambda folder: _mount(folder / "mount"),
+        lambda _: _process_in_a_namespace_without_a_name("--user"),
+        lambda folder: _xdp_program(folder, "dispatcher"),
+    ],
+    ids=["link", "mount", "container", "XDP program"],
+)
+def test_what_others_on_the_machine_make_meanwhile_is_not_seen(others: Callable, tmp_path: Path):
+    before = traces()
+    with others(tmp_path):
+        assert traces() - before == set()
 
 
 def test_what_a_run_left_that_was_ended_halfway_is_cleared():

@@ -17,6 +17,10 @@ NAME = os.environ.get("AUTOTEST_TEST_LAB", "at-test")
 """What the names of the tests' lab begin with; another name lets two test runs work beside each other."""
 TEMPORARY = Path(tempfile.gettempdir()) / f"{NAME}-temporary"
 """The folder for temporary files of everything that a test starts."""
+_LINKS = ("wire-", "br-admin", "br-test", "tap-admin", "tap-test", "tap-emulated", "macvtap-test")
+"""What the names of links begin with in the configurations of the lab."""
+_XDP_NAME = "reflect"
+"""What the names of XDP programs begin with, autotest's own and those of the tests."""
 _SETTLED = 5.0  # seconds in which the kernel has taken a namespace apart, and with it links and XDP programs
 _BPF = 321  # the system call of x86_64
 _PROG_GET_NEXT_ID, _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD = 11, 13, 15  # include/uapi/linux/bpf.h, enum bpf_cmd
@@ -42,7 +46,7 @@ def _namespaces() -> list[str]:
 
 
 def _links() -> list[str]:
-    return _names("/sys/class/net")
+    return [name for name in _names("/sys/class/net") if NAME in name or name.startswith(_LINKS)]
 
 
 def clear() -> None:
@@ -86,15 +90,19 @@ def _pids_within() -> Iterator[int]:
 def _mounts() -> Iterator[str]:
     for line in Path("/proc/mounts").read_text().splitlines():
         place = line.split()[1]
-        if NAME in place or not place.startswith(("/run/netns", "/tmp/pytest-of-")):  # of other tests at work
+        if NAME in place or "autotest" in place:
             yield place
 
 
 def _processes() -> Iterator[str]:
-    """Those whose command line or environment names the lab, and those in a namespace of it or of nobody any more."""
+    """Those whose command line or environment names the lab, and those in a network namespace of it, or in one that has lost its name.
+
+    A container and the sandbox of a browser have network namespaces without a name, too, but also users or processes of their own.
+    """
     ours = set(_ancestors())
     foreign = {_inode("/proc/self/ns/net")}
     foreign |= {_inode(f"/run/netns/{name}") for name in _names("/run/netns") if NAME not in name}
+    rest = [(kind, _inode(f"/proc/self/ns/{kind}")) for kind in ("user", "pid")]
     for process in Path("/proc").iterdir():
         if not process.name.isdigit() or int(process.name) in ours:
             continue
@@ -104,7 +112,8 @@ def _processes() -> Iterator[str]:
                 continue
             mark = f"AUTOTEST_TEST_LAB={NAME}".encode()
             marked = NAME.encode() in command or mark in (process / "environ").read_bytes()
-            if marked or _inode(process / "ns/net") not in foreign:
+            inside = _inode(process / "ns/net") not in foreign and all(_inode(process / "ns" / kind) == ns for kind, ns in rest)
+            if marked or inside:
                 yield f"{process.name} {command.replace(bytes(1), b' ').decode(errors='replace')[:150]}"
 
 
@@ -171,7 +180,7 @@ def _device_files() -> list[str]:
 
 
 def _xdp_programs() -> Iterator[str]:
-    """The XDP programs that the kernel holds, attached anywhere or not."""
+    """Return autotest's XDP programs that the kernel holds, attached anywhere or not."""
     number = 0
     while (number := _next_program(number)) is not None:
         with suppress(OSError):
@@ -180,7 +189,7 @@ def _xdp_programs() -> Iterator[str]:
                 kind, name = _program(descriptor)
             finally:
                 os.close(descriptor)
-            if kind == _PROG_TYPE_XDP:
+            if kind == _PROG_TYPE_XDP and name.startswith(_XDP_NAME):
                 yield f"{number} {name}"
 
 
