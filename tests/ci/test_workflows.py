@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from autotest.results.statistics import repetitions_needed
 PROJECT = Path(__file__).resolve().parents[2]
 WORKFLOW = PROJECT / ".github/workflows/nightly.yml"
 PIPELINE = PROJECT / ".gitlab-ci.yml"
+CHANGES = PROJECT / ".github/workflows/changes.yml"
 SCRIPT = (PROJECT / "scripts/nightly.sh").read_text()
 
 
@@ -101,3 +103,42 @@ def test_the_nightly_tests_have_repetitions_enough_for_all_their_comparisons():
         cases *= len(values)
     assert section.settings["repetitions"] > repetitions_needed(4 * cases, 0.05)
     assert Path(section.settings["outputdir"]) == PROJECT / "configs/../nightly/tonight/results"
+
+
+# -- the tests of every change -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def changes() -> dict[Any, Any]:
+    return yaml.safe_load(CHANGES.read_text())
+
+
+def test_every_change_is_tested_and_the_workflow_may_only_read(changes):
+    assert set(changes[True]) == {"push", "pull_request"}
+    assert changes["permissions"] == {"contents": "read"}
+
+
+def test_the_fast_tier_runs_on_each_python_that_the_package_says_it_supports(changes):
+    needed = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["requires-python"]
+    on_gitlab = yaml.safe_load(PIPELINE.read_text())["fast"]
+    versions = changes["jobs"]["fast"]["strategy"]["matrix"]["python"]
+    assert versions == on_gitlab["parallel"]["matrix"][0]["PYTHON_VERSION"]
+    assert versions[0] == needed.removeprefix(">=") and all(type(version) is str for version in versions)
+
+
+@pytest.mark.parametrize(("job", "script"), [("fast", "scripts/test.sh --fast"), ("default", "scripts/test.sh")])
+def test_both_services_run_the_same_script_for_a_tier(changes, job, script):
+    pipeline = yaml.safe_load(PIPELINE.read_text())
+    assert pipeline[job]["script"] == [script] and pipeline[job]["extends"] == ".change"
+    assert changes["jobs"][job]["steps"][-1]["run"] == script
+    for of_job in (pipeline[job]["variables"], changes["jobs"][job]["env"]) if job == "fast" else ():
+        assert of_job == {"PYTHON": "python3"}
+
+
+def test_a_night_is_not_measured_for_a_change_and_no_change_tested_for_a_night():
+    pipeline = yaml.safe_load(PIPELINE.read_text())
+
+    def sources(job):
+        return {source for rule in pipeline[job]["rules"] for source in re.findall(r'SOURCE == "(\w+)"', rule["if"])}
+
+    assert not sources(".change") & sources("nightly")
