@@ -32,11 +32,13 @@ fi
 
 cd -- "$project"
 failed=0 ran=0
+pytest=(pytest)
+[ -z "${RUN_UNDER_COVERAGE:-}" ] || pytest=(coverage run -m pytest) # see scripts/coverage.sh
 
 # $1: which tests, $2: how many processes share them, then what else pytest is given.
 run_tests() {
     local code=0
-    "$venv/bin/python" -m pytest -m "$1" --numprocesses "$2" --dist worksteal "${options[@]}" "${@:3}" || code=$?
+    "$venv/bin/python" -m "${pytest[@]}" -m "$1" --numprocesses "$2" --dist worksteal "${options[@]}" "${@:3}" || code=$?
     case $code in
         5) return ;; # none of those that were asked for
         2) exit 2 ;; # interrupted

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 PROJECT = Path(__file__).resolve().parents[2]
-PAGES = sorted([PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")])
+PAGES = sorted([PROJECT / "CONTRIBUTING.md", PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")])
 
 _PROGRAMS = "autotest|pip3?|python3?|pytest|apt(?:-get)?|git|ssh|scp|tmux|mmdebstrap"
 COMMAND = re.compile(rf"\s*(?:\$ )?(?:sudo |env |[A-Z_]+=\S* )*(?:(?:\S*/)?(?:{_PROGRAMS})|\S*scripts/\S+\.sh)(?:\s|$)")

@@ -34,7 +34,7 @@ WORLDS: dict[str, worlds.Fill] = {
 }
 """What a page's reader has in front of them; where nothing else is said, the results of a campaign."""
 ON_REAL_MACHINES = (worlds.real_machines, worlds.real_machines_with_image)
-SLOWLY = "scripts/test.sh --slow runs it"
+SLOWLY = "scripts/test.sh --all runs it"
 """What the mark of a block says that the slow test runs."""
 RUNNABLE = ("console", "python")
 
