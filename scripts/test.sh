@@ -14,7 +14,7 @@ long="long ones: every combination, many examples, the emulated host (scripts/te
 lua=(--lua) options=()
 case $tier in
     fast)
-        together="not default and not all" alone="" lua=()
+        together="not default and not all" alone="" lua=() options=(--durations=0 --durations-min=1) # a test over a second is not fast
         left_out="tests that need root, other programs or more than a second (scripts/test.sh, 12 minutes), and $long"
         ;;
     default) together="not alone and not all" alone="alone and not all" left_out=$long ;;

@@ -169,10 +169,14 @@ class Terminal:
         self.wait_for(question)
         os.write(self.master, f"{text}\n".encode())
 
-    def end(self) -> int:
+    def end(self, key: str = "") -> int:
+        """Return the exit code. A key is pressed again where nothing follows: Python loses one that comes just before readline waits."""
         deadline = time.monotonic() + _DEADLINE
+        os.write(self.master, key.encode())
         while self._read():
             assert time.monotonic() < deadline, self.shown
+            if key and self.process.poll() is None and not select.select([self.master], [], [], 5)[0]:
+                os.write(self.master, key.encode())
         return self.process.wait(_DEADLINE)
 
     def _read(self) -> bool:
@@ -284,8 +288,7 @@ def test_who_ends_the_questions_leaves_nothing(
     for _ in range(questions - 1):
         dialogue.answer("]: ", "")
     dialogue.wait_for("]: ")
-    os.write(dialogue.master, key.encode())
-    assert dialogue.end() == 130, dialogue.shown
+    assert dialogue.end(key) == 130, dialogue.shown
     assert "Traceback" not in dialogue.shown
     assert re.search(r"\n[^\n:]*:[^\n:]*:[^\n:]* ERROR ", dialogue.shown[dialogue.seen :]), "on a line of its own"
     assert list(tmp_path.iterdir()) == []

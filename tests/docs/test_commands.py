@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import doc_worlds as worlds
@@ -20,7 +21,7 @@ from doc_terminal import Terminal, missing_line
 from labtest import PROJECT, LabCommand, lab_command, own_lab
 from traces import NAME, clear
 
-pytestmark = [pytest.mark.default, pytest.mark.alone]
+pytestmark = pytest.mark.default
 
 LAB = f"{NAME}-docs"
 WORLDS: dict[str, worlds.Fill] = {
@@ -36,16 +37,16 @@ WORLDS: dict[str, worlds.Fill] = {
 ON_REAL_MACHINES = (worlds.real_machines, worlds.real_machines_with_image)
 SLOWLY = "scripts/test.sh --all runs it"
 """What the mark of a block says that the slow test runs."""
+LONG = ("add-measurement-kind.md", "real-testbed.md", "running.md", "tutorial.md")
 RUNNABLE = ("console", "python")
 
 
-def _has_commands(page: Path) -> bool:
-    return any(block.info in RUNNABLE and not block.not_run for block in blocks(page))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cleared() -> None:
-    clear()
+def _pages() -> Iterator[object]:
+    """Yield the pages with commands; those whose reader has a lab need the machine to themselves, and some take minutes."""
+    for page in PAGES:
+        if any(block.info in RUNNABLE and not block.not_run for block in blocks(page)):
+            alone = [pytest.mark.alone] if page.name in WORLDS else []
+            yield pytest.param(page, id=page.name, marks=[*alone, *([pytest.mark.all] if page.name in LONG else [])])
 
 
 @pytest.fixture
@@ -109,12 +110,19 @@ class Reader:
             self.ran += 1
 
 
+def _cleared(config: Path) -> Iterator[LabCommand]:
+    """Yield the lab, without what a run left that was ended halfway."""
+    clear()
+    yield from lab_command(config)
+
+
 def read(page: Path, fill: worlds.Fill, tmp_path: Path, programs: Path, slowly: bool = False) -> None:
     """Follow a page in a new folder beside a lab of its own, which is taken down in the end: nothing may be left of it."""
     source = "configs/lab-ssh.conf" if fill in ON_REAL_MACHINES else "autotest.conf"
     folder = tmp_path / "work"
     folder.mkdir()
-    for lab in lab_command(own_lab(PROJECT / source, tmp_path / f"{LAB}.conf", LAB)):
+    config = own_lab(PROJECT / source, tmp_path / f"{LAB}.conf", LAB)
+    for lab in [LabCommand(config)] if fill is worlds.results else _cleared(config):
         world = fill(folder, lab)
         environment = {
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -136,12 +144,13 @@ def read(page: Path, fill: worlds.Fill, tmp_path: Path, programs: Path, slowly: 
                 terminal.run(f"cd -- {shlex.quote(str(folder))} && autotest recover")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _has_commands(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _pages())
 def test_each_command_of_a_page_does_what_the_page_says(page: Path, tmp_path: Path, programs: Path) -> None:
     read(page, WORLDS.get(page.name, worlds.results), tmp_path, programs)
 
 
 @pytest.mark.all
+@pytest.mark.alone
 def test_a_real_testbed_is_set_up_by_its_page_alone_with_the_image_that_it_makes(tmp_path: Path, programs: Path) -> None:
     [page] = [page for page in PAGES if page.name == "real-testbed.md"]
     assert any(SLOWLY in block.not_run for block in blocks(page))

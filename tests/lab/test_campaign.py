@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import pytest
 from labtest import NAME, CampaignFile, LabCommand
 
 
@@ -12,6 +13,23 @@ def _figures(tests: CampaignFile) -> dict[str, dict]:
     return {path.name: json.loads(path.read_text())["figures"] for path in tests.trials()}
 
 
+def test_guests_give_valid_trials_with_one_boot_a_set_up_and_what_is_done_is_not_measured_again(
+    lab: LabCommand, tests: CampaignFile
+):
+    tests.write(machines="pcvm, microvm", reflectors="xdp, moongen", rates="1")
+    log = lab.run("test-load-lat-file", str(tests.file))
+    names = [path.name.removeprefix("trial_").partition("_default_")[0] for path in tests.trials()]
+    assert names == ["microvm_bridge", "pcvm_bridge", "pcvm_bridge"]
+    assert log.count("s after QEMU's start") == 2
+    for name, figures in _figures(tests).items():
+        assert figures["sent"] == 1000, name
+        assert figures["received"] >= 950, name
+    stamps = _stamps(tests)
+    assert "3 trials, 3 done, 0 to do" in lab.run("test-load-lat-file", str(tests.file))
+    assert stamps == _stamps(tests)
+
+
+@pytest.mark.all
 def test_all_machines_interfaces_and_reflectors_give_valid_trials_with_one_boot_a_set_up(lab: LabCommand, tests: CampaignFile):
     tests.write(machines="pcvm, microvm", interfaces="bridge, macvtap", reflectors="xdp, moongen", rates="1")
     log = lab.run("test-load-lat-file", str(tests.file))
@@ -31,6 +49,7 @@ def test_all_machines_interfaces_and_reflectors_give_valid_trials_with_one_boot_
         assert (tests.results / f"acc_histogram_{name}.csv").stat().st_size > 0
 
 
+@pytest.mark.all
 def test_the_knee_is_real_and_what_is_done_is_not_measured_again(lab: LabCommand, tests: CampaignFile):
     tests.write(rates="10, 160")
     lab.run("test-load-lat-file", str(tests.file))
@@ -63,7 +82,7 @@ def _samples(histogram) -> int:
 
 
 def test_a_killed_run_goes_on_with_the_first_trial_that_is_not_done(lab: LabCommand, tests: CampaignFile):
-    tests.write(repetitions="3")
+    tests.write(machines="host", interfaces="pnic", repetitions="3")
     process = lab.start("test-load-lat-file", str(tests.file))
     deadline = time.monotonic() + 60
     while not tests.trials() and time.monotonic() < deadline and process.poll() is None:
@@ -98,6 +117,7 @@ def test_ctrl_c_undoes_everything_and_exits_with_130(lab: LabCommand, tests: Cam
     assert tests.trials() == []
 
 
+@pytest.mark.all
 def test_a_wrong_qemu_fails_its_own_set_up_only(lab: LabCommand, tests: CampaignFile):
     tests.write(qemus="broken:/nonexistent/qemu-system-x86_64, good:")
     log = lab.run("test-load-lat-file", str(tests.file), code=1)
@@ -123,6 +143,7 @@ def test_machine_host_reflects_on_its_own_interface(lab: LabCommand, tests: Camp
         assert figures["p50_ns"] < 1_000_000, name
 
 
+@pytest.mark.all
 def test_a_dut_that_reflects_nothing_gets_its_verdict_and_is_not_done(lab: LabCommand, tests: CampaignFile, tmp_path):
     source, folder = tmp_path / "pass.c", tmp_path / "xdp"
     folder.mkdir()

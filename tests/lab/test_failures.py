@@ -56,6 +56,7 @@ def fill(folder: Path) -> Path:
 # -- the guest ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_guest_that_does_not_boot_is_recorded_with_its_console_and_its_siblings_go_on(lab, tests, tmp_path):
     disk = tmp_path / "empty.raw"
     disk.write_bytes(bytes(1 << 20))
@@ -75,6 +76,7 @@ def test_a_guest_that_does_not_boot_is_recorded_with_its_console_and_its_sibling
     assert "4 trials, 2 done, 2 to do" in log and done(tests) == 4
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
@@ -92,6 +94,7 @@ def test_a_missing_image_and_a_wrong_qemu_path_are_recorded(lab, tests, tmp_path
     assert failure["reason"].startswith(reason)
 
 
+@pytest.mark.all
 def test_a_guest_that_dies_or_hangs_in_a_trial_is_booted_again(lab: LabCommand, tests: CampaignFile):
     tests.write(runtimes="3", repetitions="2")
     with RunningCampaign(lab, tests) as campaign:
@@ -115,6 +118,7 @@ def test_a_guest_that_dies_or_hangs_in_a_trial_is_booted_again(lab: LabCommand, 
     assert done(tests) == 2 and failures(tests) == []
 
 
+@pytest.mark.all
 def test_an_admin_network_that_is_cut_in_a_trial_is_made_anew(lab: LabCommand, tests: CampaignFile):
     tests.write(reflectors="xdp, moongen", rates="1")
     with RunningCampaign(lab, tests) as campaign:
@@ -126,6 +130,7 @@ def test_an_admin_network_that_is_cut_in_a_trial_is_made_anew(lab: LabCommand, t
     assert done(tests) == 2 and failures(tests) == []
 
 
+@pytest.mark.all
 def test_ssh_connections_that_are_cut_or_hang_in_a_trial_are_opened_again(ssh_lab: LabCommand, tests: CampaignFile):
     tests.write(**ON_HOST, rates="10", runtimes="2", repetitions="2")
     with RunningCampaign(ssh_lab, tests, "-ssh") as campaign:
@@ -153,6 +158,7 @@ def ssh_connections(server: str) -> list[int]:
 # -- reflector and generator -------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_reflector_that_dies_or_hangs_is_started_again(lab: LabCommand, tests: CampaignFile):
     tests.write(reflectors="xdp, moongen", rates="1", runtimes="3")
     with RunningCampaign(lab, tests) as campaign:
@@ -170,6 +176,7 @@ def test_a_reflector_that_dies_or_hangs_is_started_again(lab: LabCommand, tests:
     assert done(tests) == 2 and failures(tests) == []
 
 
+@pytest.mark.all
 def test_a_generator_that_dies_or_hangs_is_started_again(lab: LabCommand, tests: CampaignFile):
     tests.write(**ON_HOST, rates="10")
     with RunningCampaign(lab, tests) as campaign:
@@ -213,6 +220,7 @@ def test_a_wire_that_is_cut_is_recognised_and_a_wire_that_stays_cut_is_the_recor
 # -- disks -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_full_disk_here_is_the_recorded_reason_and_with_space_the_same_command_goes_on(lab, tests):
     tests.write(**ON_HOST, rates="10", repetitions="2", retries="1")
     with small_filesystem(tests.results, "1m"):
@@ -228,6 +236,7 @@ def test_a_full_disk_here_is_the_recorded_reason_and_with_space_the_same_command
         assert done(tests) == 2 and list(tests.results.rglob(".autotest-tmp.*")) == []
 
 
+@pytest.mark.all
 def test_a_full_disk_there_is_the_recorded_reason_and_with_space_the_same_command_goes_on(lab, tests):
     tests.write(**ON_HOST, rates="10", repetitions="2", retries="1")
     lab.run("lab", "up")
@@ -250,6 +259,7 @@ def test_a_full_disk_there_is_the_recorded_reason_and_with_space_the_same_comman
 # -- the clock ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_clock_that_jumps_disturbs_the_trial_which_is_measured_again(lab: LabCommand, tests: CampaignFile):
     tests.write(**ON_HOST, rates="10", runtimes="2")
     with RunningCampaign(lab, tests) as campaign:
@@ -276,6 +286,7 @@ def clock_ahead(seconds: float) -> Iterator[None]:
 # -- giving up ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_set_up_whose_trials_fail_the_same_way_is_given_up_and_its_siblings_go_on(lab, tests, tmp_path):
     source, folder = tmp_path / "pass.c", tmp_path / "xdp"
     folder.mkdir()

@@ -18,7 +18,9 @@ def _links() -> set[str]:
     return {link["ifname"] for link in json.loads(_in_host(["ip", "-json", "link"]))}
 
 
-@pytest.mark.parametrize(("machine", "interface"), [("pcvm", "macvtap"), ("microvm", "bridge")])
+@pytest.mark.parametrize(
+    ("machine", "interface"), [pytest.param("pcvm", "macvtap", marks=pytest.mark.all), ("microvm", "bridge")]
+)
 def test_a_guest_runs_until_it_is_killed(lab: LabCommand, machine: str, interface: str):
     printed = lab.run("run-guest", "-m", machine, "-i", interface, "-C", "1", "-M", "384", "-r", "512")
     assert "guest takes logins" in printed
@@ -57,6 +59,7 @@ def test_what_a_killed_shell_set_up_is_undone_by_recover(lab: LabCommand):
     assert _links() == {"lo", "wire-host"}
 
 
+@pytest.mark.all
 def test_programs_are_uploaded_where_they_differ(ssh_lab: LabCommand):
     ssh_lab.run("run-guest")
     first, second = ssh_lab.run("upload-moonprogs"), ssh_lab.run("upload-moonprogs")

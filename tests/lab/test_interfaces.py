@@ -25,6 +25,7 @@ def assert_reflected(trials: dict[str, dict]) -> None:
         assert figures["samples"] >= 10, name
 
 
+@pytest.mark.all
 def test_the_hosts_own_nic_and_emulated_nics_reflect_with_each_reflector(lab: LabCommand, tests: CampaignFile):
     interfaces = "pnic, bridge-e1000, bridge-rtl8139"
     tests.write(machines="host, pcvm, microvm", interfaces=interfaces, reflectors="xdp, moongen", rates="1")
@@ -38,6 +39,7 @@ def test_the_hosts_own_nic_and_emulated_nics_reflect_with_each_reflector(lab: La
     assert_reflected(trials)
 
 
+@pytest.mark.all
 def test_a_guest_has_the_queues_and_rings_that_it_is_given(lab: LabCommand, tests: CampaignFile, tmp_path: Path):
     lab = with_keys(lab, tmp_path / "two.conf", guest={"vcpus": 2})
     lists = {"queues": "default, 2", "rx_queue_sizes": "512"}
@@ -51,6 +53,7 @@ def test_a_guest_has_the_queues_and_rings_that_it_is_given(lab: LabCommand, test
         assert ("queues2" in name) == (trial["parameters"].get("queues") == 2)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("interface", ["bridge", "macvtap"])
 def test_the_guests_kernel_uses_all_queues(lab: LabCommand, interface: str):
     lab.run("run-guest", "-i", interface, "-C", "2", "-Q", "2", "-r", "1024")

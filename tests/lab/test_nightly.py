@@ -55,6 +55,15 @@ def junit(ran: Ran, name: str) -> JUnitXml:
     return JUnitXml.fromfile(str(ran.published(name)))
 
 
+def test_a_night_is_measured_compared_with_nothing_and_published(server: BuildServer):
+    server.files["own/tests.conf"] = TESTS.replace("repetitions = 6", "repetitions = 1")
+    night = server.run("1001")
+    assert night.code == 0, night.output
+    assert "# Night 1001: good" in night.summary and "no last good night" in night.summary
+    assert len(stamps(night)) == 1 and night.published("report.html").stat().st_size > 100_000
+
+
+@pytest.mark.all
 def test_good_nights_pass_a_worse_one_fails_and_what_is_measured_is_not_measured_again(
     server: BuildServer, steady: LabCommand, tmp_path: Path
 ):

@@ -4,6 +4,7 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
 from labtest import CampaignFile, LabCommand
 from running import RunningCampaign
 from traces import NAME
@@ -24,6 +25,7 @@ def _told(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@pytest.mark.all
 def test_a_failure_and_the_end_of_a_campaign_are_told(lab: LabCommand, tests: CampaignFile, tmp_path: Path):
     program, file = _telling(tmp_path)
     tests.write(**ON_HOST, reflectors="xdp, moongen", repetitions="2", retries="0")
@@ -47,6 +49,7 @@ def test_a_failure_and_the_end_of_a_campaign_are_told(lab: LabCommand, tests: Ca
     assert not file.exists()  # nothing was to do
 
 
+@pytest.mark.all
 def test_a_campaign_that_is_interrupted_says_so_when_all_is_undone(lab: LabCommand, tests: CampaignFile, tmp_path: Path):
     program, file = _telling(tmp_path)
     config = tmp_path / "told.conf"

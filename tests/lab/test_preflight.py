@@ -8,6 +8,7 @@ import stat
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from labtest import CampaignFile, LabCommand
 from traces import left_since
 from variants import with_keys
@@ -26,6 +27,7 @@ def test_the_lab_has_all_that_its_own_tests_need_and_is_left_as_it_was(lab: LabC
     assert left_since(lab.before) == []
 
 
+@pytest.mark.all
 def test_a_switch_that_does_not_start_is_named_before_the_first_guest_boots(
     lab: LabCommand, tests: CampaignFile, tmp_path: Path
 ) -> None:

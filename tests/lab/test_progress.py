@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from labtest import AUTOTEST, NAME, CampaignFile, LabCommand
 from terminal import Terminal
 from traces import TEMPORARY
@@ -10,6 +11,7 @@ from traces import TEMPORARY
 READING = re.compile(r"\bload, (?:\d+ s left|about to end) +([0-9.]+)(?:-([0-9.]+))? kpps")
 
 
+@pytest.mark.all
 def test_the_rate_is_seen_while_the_load_is_sent_and_is_the_one_that_is_measured(lab: LabCommand, tests: CampaignFile):
     tests.write(machines="host", interfaces="pnic", rates="20", runtimes="5", warmup="2", cooldown="1")
     arguments = [*AUTOTEST, "-c", str(lab.config), "test-load-lat-file", str(tests.file)]

@@ -44,6 +44,7 @@ def trials(tests: CampaignFile) -> list[tuple[float, float]]:
     return sorted((start, end) for start, end in times)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("kind", "links"),
     # With the host behind SSH, what is said to it goes over its loopback: it runs the guest and is left alone, too.

@@ -62,6 +62,7 @@ def assert_reflected(guest: dict) -> None:
 # -- one campaign over the number of guests, their weights, and a mix of sizes ------------------------------
 
 
+@pytest.mark.all
 def test_from_one_to_four_guests_only_new_ones_boot_and_what_is_sent_to_each_is_what_is_on_the_wire(
     lab: LabCommand, tests: CampaignFile
 ):
@@ -137,6 +138,7 @@ def assert_on_the_wire(wire: FrameCounts, trials: list[dict]) -> None:
 # -- one guest that is not like the others -----------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_guest_that_drops_every_tenth_frame_reads_ten_percent_and_its_neighbours_none(
     lab: LabCommand, tests: CampaignFile, tmp_path: Path
 ):
@@ -160,6 +162,7 @@ def test_a_guest_that_drops_every_tenth_frame_reads_ten_percent_and_its_neighbou
     assert record["figures"]["fairness"] == pytest.approx(jain([1, 0.9, 1]), abs=1e-4) != pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.all
 def test_a_guest_that_dies_in_a_trial_is_named_and_booted_again_alone(lab: LabCommand, tests: CampaignFile):
     tests.write(machines="microvm", guests="3", rates="3", runtimes="3")
     with RunningCampaign(lab, tests) as campaign:
@@ -183,6 +186,7 @@ def test_a_guest_that_dies_in_a_trial_is_named_and_booted_again_alone(lab: LabCo
 # -- all or nothing ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_where_one_guest_dies_while_it_boots_none_is_measured_and_nothing_stays(lab: LabCommand, tests: CampaignFile):
     tests.write(machines="microvm", guests="2", rates="1", retries="0")
     with RunningCampaign(lab, tests) as campaign:
@@ -197,6 +201,7 @@ def test_where_one_guest_dies_while_it_boots_none_is_measured_and_nothing_stays(
     assert failure["what"].startswith("guest (") and "guests 2" in failure["what"] and failure["reason"].startswith(reason)
 
 
+@pytest.mark.all
 def test_only_where_it_is_allowed_guests_that_cannot_boot_are_left_out_and_named(lab: LabCommand, tests: CampaignFile):
     tests.write(machines="microvm", guests="3", rates="1", runtimes="1", retries="0")
     lab.run("lab", "up")
@@ -229,8 +234,8 @@ def test_only_where_it_is_allowed_guests_that_cannot_boot_are_left_out_and_named
     ("interface", "machine", "more"),
     [
         ("macvtap", "microvm", {"threads": "2"}),
-        ("bridge-e1000", "pcvm", {}),
-        ("vhost-user", "microvm", {}),
+        pytest.param("bridge-e1000", "pcvm", {}, marks=pytest.mark.all),
+        pytest.param("vhost-user", "microvm", {}, marks=pytest.mark.all),
     ],
 )
 def test_frames_come_back_from_each_of_two_guests(lab: LabCommand, tests: CampaignFile, interface: str, machine: str, more: dict):
@@ -243,6 +248,7 @@ def test_frames_come_back_from_each_of_two_guests(lab: LabCommand, tests: Campai
     assert record["settings"]["threads"] == int(more.get("threads", 1))
 
 
+@pytest.mark.all
 def test_two_guests_behind_ssh_are_reached_by_their_names(ssh_lab: LabCommand, tests: CampaignFile):
     tests.write(machines="microvm", guests="2", rates="1", runtimes="1", cooldown="3")
     with RunningCampaign(ssh_lab, tests, "-ssh") as campaign:
@@ -254,6 +260,7 @@ def test_two_guests_behind_ssh_are_reached_by_their_names(ssh_lab: LabCommand, t
     assert_has_guests(tests, record, 2)
 
 
+@pytest.mark.all
 def test_guests_of_run_guest_are_reached_and_all_of_them_end_with_the_lab_even_without_its_journal(lab: LabCommand):
     printed = lab.run("run-guest", "-n", "2", "-m", "microvm", "-i", "vhost-user")
     assert [name for name in ("guest", "guest2") if f"{name} takes logins" in printed] == ["guest", "guest2"]

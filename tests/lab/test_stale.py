@@ -9,6 +9,7 @@ import time
 from importlib import resources
 from pathlib import Path
 
+import pytest
 from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
 from labtest import CampaignFile, LabCommand
@@ -28,6 +29,7 @@ def records(folder: Path) -> list[dict]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("trial_*.json"))]
 
 
+@pytest.mark.all
 def test_another_reflector_is_noticed_and_what_was_measured_with_the_first_is_failed_kept_or_run_again(
     lab: LabCommand, tests: CampaignFile, repository: Path, tmp_path: Path
 ) -> None:
@@ -76,6 +78,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.all
 def test_the_record_of_a_guest_tells_what_ran_it_and_what_it_was_and_another_qemu_is_noticed(
     lab: LabCommand, tests: CampaignFile, tmp_path: Path
 ) -> None:

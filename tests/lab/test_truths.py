@@ -105,6 +105,7 @@ def knee(found: dict[int, list[dict]], has: Callable[[dict], object]) -> float:
     return min((rate for rate, each in found.items() if any(map(has, each))), default=math.inf)
 
 
+@pytest.mark.all
 def test_where_a_shaped_path_loses_the_knee_is_the_first_rate_with_loss(lab: LabCommand, tests: CampaignFile):
     lab.run("lab", "up")
     # The way back from a bridge of the host goes through the queue of its port. The burst is for a sender that was off its
@@ -119,6 +120,7 @@ def test_where_a_shaped_path_loses_the_knee_is_the_first_rate_with_loss(lab: Lab
             assert figures["received"] / figures["seconds"] / 1000 == pytest.approx(SHAPED, rel=0.02)
 
 
+@pytest.mark.all
 def test_where_a_shaped_path_holds_the_sender_back_the_knee_is_the_first_under_sent_rate(
     lab: LabCommand, tests: CampaignFile, tmp_path
 ):
@@ -174,6 +176,7 @@ def alternately(file: Path, first: Path, second: Path, repetitions: int, **lists
     file.write_text("\n".join(sections))
 
 
+@pytest.mark.all
 def test_the_same_case_measured_twice_compares_as_no_difference_and_one_that_loses_as_worse(
     lab: LabCommand, tests: CampaignFile, tmp_path
 ):

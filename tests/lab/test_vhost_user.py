@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from labtest import CampaignFile, LabCommand
 from running import RunningCampaign, inside, kill, stop
 from variants import with_keys
@@ -31,6 +32,7 @@ def of_wire() -> dict:
     return {key: value for key, value in link.items() if key != "operstate"}
 
 
+@pytest.mark.all
 def test_both_machines_give_a_curve_and_the_wire_is_as_it_was(lab: LabCommand, tests: CampaignFile):
     tests.write(machines=", ".join(MACHINES), interfaces="vhost-user", reflectors="xdp, moongen", rates="1, 5")
     lab.run("lab", "up")
@@ -48,6 +50,7 @@ def test_both_machines_give_a_curve_and_the_wire_is_as_it_was(lab: LabCommand, t
     assert of_wire() == before
 
 
+@pytest.mark.all
 def test_a_guest_with_several_queues_and_long_rings_uses_them(lab: LabCommand, tests: CampaignFile, tmp_path: Path):
     lab = with_keys(lab, tmp_path / "two.conf", guest={"vcpus": 2})
     lists = {"queues": "2", "rx_queue_sizes": "512", "tx_queue_sizes": "1024"}
@@ -71,6 +74,7 @@ def test_the_guests_kernel_sees_what_is_asked_for_and_the_switch_is_placed(lab: 
     assert re.search(r"nice +19", said)
 
 
+@pytest.mark.all
 def test_a_switch_that_dies_or_hangs_in_a_trial_is_named_and_started_again(lab: LabCommand, tests: CampaignFile):
     tests.write(interfaces="vhost-user", rates="1", runtimes="3", repetitions="2")
     with RunningCampaign(lab, tests) as campaign:
@@ -88,6 +92,7 @@ def test_a_switch_that_dies_or_hangs_in_a_trial_is_named_and_started_again(lab: 
         assert_reflected(trial)
 
 
+@pytest.mark.all
 def test_a_testpmd_that_is_not_there_is_named_before_anything_is_set_up(lab: LabCommand, tests: CampaignFile, tmp_path: Path):
     lab = with_keys(lab, tmp_path / "none.conf", host={"testpmd_path": "/nonexistent/testpmd"})
     tests.write(machines="microvm, host", interfaces="vhost-user, pnic", rates="10")
