@@ -35,26 +35,27 @@ install_packages() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# A virtual environment with this checkout in it; made again when what it needs has changed.
+# A virtual environment with this checkout in it; made again when what it needs has changed, or when $PYTHON is another version.
 # The interpreter is $PYTHON, else Debian's, else the first one in PATH.
 # $1: the extras to install, like [test]
 install_python() {
     local extras=$1 python wanted mark
+    wanted=$(sha256sum "$project/pyproject.toml" | cut -d' ' -f1)$extras
+    mark=$venv/.installed-for
+    if [ -n "${PYTHON:-}" ] && [ "$("$PYTHON" --version)" != "$("$venv/bin/python" --version 2>/dev/null)" ]; then
+        rm -rf -- "$venv"
+    fi
+    if [ -x "$venv/bin/autotest" ] && grep -qxF -- "$wanted" "$mark" 2>/dev/null; then
+        return
+    fi
     python=${PYTHON:-$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}
     "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
         echo "$python is not there, is older than 3.11, or has no module venv: apt-get install python3-venv, or PYTHON=INTERPRETER $0" >&2
         exit 3
     }
-    wanted="$(sha256sum "$project/pyproject.toml" | cut -d' ' -f1) $("$python" --version) $extras"
-    mark=$venv/.installed-for
-    if [ -x "$venv/bin/autotest" ] && grep -qxF -- "$wanted" "$mark" 2>/dev/null; then
-        return
-    fi
     say "installing the Python environment in $venv"
     # an interrupted installation may have left an environment without pip
-    if ! grep -qF -- "$("$python" --version)" "$mark" 2>/dev/null || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-        "$python" -m venv --clear "$venv"
-    fi
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --editable "$project$extras"
     grep -qxF -- "$wanted" "$mark" 2>/dev/null || echo "$wanted" >>"$mark"
 }
