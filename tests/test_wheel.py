@@ -119,6 +119,8 @@ def lab(installed: Path, tmp_path: Path) -> Iterator[LabCommand]:
         yield command
 
 
+@pytest.mark.all
+@pytest.mark.alone
 def test_it_measures_and_draws_in_the_lab_and_writes_nothing_into_its_package(
     lab: LabCommand, installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

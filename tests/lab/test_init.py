@@ -75,6 +75,7 @@ def test_what_it_writes_for_the_labs_machines_passes_the_check_and_measures(ssh_
     assert {json.loads(trial.read_text())["verdict"] for trial in trials} <= {"valid", "under-sent", "disturbed"}
 
 
+@pytest.mark.all
 def test_a_guest_of_the_labs_measures_with_what_it_writes(ssh_machines: LabCommand, tmp_path: Path) -> None:
     lab = machines(ssh_machines)
     given = {
