@@ -48,7 +48,9 @@ run_tests() {
 }
 
 [ $# -gt 0 ] || scripts/guards.sh "${lua[@]}" || failed=1
-run_tests "$together" auto "$@"
+workers=auto
+[ "$tier" = fast ] || workers=$(($(nproc) + 1)) # many of these tests wait for a terminal, a connection or a time limit
+run_tests "$together" "$workers" "$@"
 [ -z "$alone" ] || run_tests "$alone" 0 "$@"
 say "left out: $left_out"
 [ $ran -eq 1 ] || exit 5

@@ -41,7 +41,8 @@ def _process(**options: object) -> Iterator[None]:
 
 @contextmanager
 def _process_in_a_namespace_without_a_name(*others: str) -> Iterator[None]:
-    with subprocess.Popen(["unshare", "--net", *others, "sleep", "30"]) as process:
+    nameless = {name: value for name, value in os.environ.items() if NAME not in value}
+    with subprocess.Popen(["unshare", "--net", *others, "sleep", "30"], env=nameless) as process:
         while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
             pass
         yield
