@@ -4,7 +4,7 @@
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
-install_python "[guards,test]"
+install_python "[docs,guards,test]"
 cd -- "$project"
 failed=()
 

@@ -21,14 +21,12 @@ case $tier in
     all) together="not alone" alone="alone" left_out="nothing" options=(--hypothesis-profile=many) ;;
 esac
 
-if [ "$tier" = fast ]; then
-    install_python "[guards,test]"
-else
+if [ "$tier" != fast ]; then
     require_lab
     install_packages "${lab_packages[@]}" "${test_packages[@]}" "${benchmark_packages[@]}"
-    install_python "[docs,guards,test]"
     trap give_back EXIT
 fi
+install_python "[docs,guards,test]"
 
 cd -- "$project"
 failed=0 ran=0

@@ -1,7 +1,6 @@
 """Every kind of interface that runs in the lab, with real frames."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -51,16 +50,6 @@ def test_a_guest_has_the_queues_and_rings_that_it_is_given(lab: LabCommand, test
     for name, trial in trials.items():
         assert trial["parameters"]["rx_queue_size"] == 512
         assert ("queues2" in name) == (trial["parameters"].get("queues") == 2)
-
-
-@pytest.mark.all
-@pytest.mark.parametrize("interface", ["bridge", "macvtap"])
-def test_the_guests_kernel_uses_all_queues(lab: LabCommand, interface: str):
-    lab.run("run-guest", "-i", interface, "-C", "2", "-Q", "2", "-r", "1024")
-    asked = 'print(guest.run(["ethtool", "-l", "test"]).stdout, guest.run(["ethtool", "-g", "test"]).stdout)\n'
-    said = lab.run("shell", input=asked)
-    assert re.findall(r"Combined:\s+(\d+)", said) == ["2", "2"]
-    assert re.findall(r"RX:\s+(\d+)", said)[-1] == "1024"
 
 
 @pytest.mark.parametrize(
