@@ -144,7 +144,7 @@ def read(page: Path, fill: worlds.Fill, tmp_path: Path, programs: Path, slowly: 
                 terminal.run(f"cd -- {shlex.quote(str(folder))} && autotest recover")
 
 
-@pytest.mark.parametrize("page", _pages())
+@pytest.mark.parametrize("page", list(_pages()))
 def test_each_command_of_a_page_does_what_the_page_says(page: Path, tmp_path: Path, programs: Path) -> None:
     read(page, WORLDS.get(page.name, worlds.results), tmp_path, programs)
 
