@@ -160,7 +160,9 @@ def test_a_reflector_that_holds_each_frame_moves_the_median_by_that_time(lab: La
         for microseconds, variant in variants.items():
             held = CampaignFile(tests.file, tmp_path / f"{microseconds} us")
             found = measured(variant, held, repetitions, **AT_ANY_RATE, reflectors="moongen", rates="2", runtimes="2")[2]
-            assert all(record["verdict"] == "valid" and record["figures"]["samples"] >= 400 for record in found)
+            for figures in (record["figures"] for record in found if record["verdict"] == "valid"):
+                assert figures["samples"] >= 0.95 * figures["sent"] > 1000
+            assert {record["verdict"] for record in found} == {"valid"}
             medians[microseconds] = min(record["figures"]["p50_ns"] for record in found) / 1000
         moved = {microseconds: medians[microseconds] - medians[0] for microseconds in (500, 2000)}
         if all(of == pytest.approx(microseconds, rel=0.05) for microseconds, of in moved.items()):
