@@ -152,22 +152,30 @@ def holding(lab: LabCommand, folder: Path, microseconds: int) -> LabCommand:
     return with_keys(lab, folder / "autotest.conf", host={"moongen_dir": program})
 
 
-def test_a_reflector_that_holds_each_frame_moves_the_median_by_that_time(lab: LabCommand, tests: CampaignFile, tmp_path):
-    """What else runs on the machine only adds to a latency, so the least median of up to four repetitions counts."""
-    variants = {microseconds: holding(lab, tmp_path / f"hold {microseconds}", microseconds) for microseconds in (0, 500, 2000)}
-    for repetitions in range(1, 5):
-        medians = {}
-        for microseconds, variant in variants.items():
-            held = CampaignFile(tests.file, tmp_path / f"{microseconds} us")
-            found = measured(variant, held, repetitions, **AT_ANY_RATE, reflectors="moongen", rates="2", runtimes="2")[2]
-            for figures in (record["figures"] for record in found if record["verdict"] == "valid"):
-                assert figures["samples"] >= 0.95 * figures["sent"] > 1000
-            assert {record["verdict"] for record in found} == {"valid"}
-            medians[microseconds] = min(record["figures"]["p50_ns"] for record in found) / 1000
-        moved = {microseconds: medians[microseconds] - medians[0] for microseconds in (500, 2000)}
-        if all(of == pytest.approx(microseconds, rel=0.05) for microseconds, of in moved.items()):
-            return
-    raise AssertionError(medians)
+def lowest_tenth(tests: CampaignFile, record: dict) -> float:
+    """The latency in us that a tenth of the samples does not exceed; the histogram's lines ascend."""
+    rows = (tests.results / f"histogram_{record['infix']}_rep{record['repetition']}.csv").read_text().splitlines()
+    left = record["figures"]["samples"] / 10
+    for nanoseconds, count in (map(int, row.split(",")) for row in rows):
+        left -= count
+        if left <= 0:
+            return nanoseconds / 1000
+    raise AssertionError("the histogram has fewer samples than the record")
+
+
+def test_a_reflector_that_holds_each_frame_moves_latencies_by_that_time(lab: LabCommand, tests: CampaignFile, tmp_path):
+    """What else runs on the machine adds to many latencies, but not to all: the lowest tenth moves by that time alone."""
+    lowest, medians = {}, {}
+    for microseconds in (0, 500, 2000):
+        held = CampaignFile(tests.file, tmp_path / f"{microseconds} us")
+        variant = holding(lab, tmp_path / f"hold {microseconds}", microseconds)
+        [record] = measured(variant, held, **AT_ANY_RATE, reflectors="moongen", rates="2", runtimes="2")[2]
+        assert record["verdict"] == "valid" and record["figures"]["samples"] >= 0.95 * record["figures"]["sent"] > 1000
+        lowest[microseconds] = lowest_tenth(held, record)
+        medians[microseconds] = record["figures"]["p50_ns"] / 1000
+    for microseconds in (500, 2000):
+        assert lowest[microseconds] - lowest[0] == pytest.approx(microseconds, rel=0.05), lowest
+        assert medians[microseconds] - lowest[0] >= 0.99 * microseconds, medians
 
 
 # -- the same twice ----------------------------------------------------------------------------------------
