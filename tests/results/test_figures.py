@@ -1,13 +1,14 @@
 import json
 import math
+from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 import sample_output as sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotest.results.figures import PERCENTILES, figures, in_flight_margin, verdict
-from autotest.results.histogram import Histogram, parse_histogram
+from autotest.results.figures import PERCENTILES, Judgement, figures, in_flight_margin, verdict
+from autotest.results.histogram import Histogram, Summary, parse_histogram
 from autotest.results.moongen import parse_moongen_output
 from autotest.results.verdicts import Tolerances, Verdict
 
@@ -237,3 +238,336 @@ def test_a_generator_that_stopped_early_or_failed_makes_an_incomplete_trial() ->
     early = verdict(found, 10, runtime=30)
     assert early.verdict is Verdict.INCOMPLETE and "1 s instead of 30 s" in early.reason
     assert verdict(found, 10, runtime=1, exit_code=137).verdict is Verdict.INCOMPLETE
+
+
+# -- each limit, from both sides -----------------------------------------------------------------------------
+
+
+def exactly(**changed):
+    """The figures of the trial that is as it should be, but for these."""
+    return replace(measured(), **changed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "minutes"),
+    [(None, 1), (0, 1), (0.5, 1), (59, 1), (60, 1), (60.001, 2), (61, 2), (120, 2), (121, 3), (3600, 60), (3661, 62)],
+)
+def test_the_margin_grows_with_each_minute_that_is_begun(seconds, minutes):
+    assert in_flight_margin(300_000, seconds) == 64 * minutes
+    assert in_flight_margin(300_000, seconds, Tolerances(in_flight_frames=7)) == 7 * minutes
+
+
+@pytest.mark.parametrize(("sent", "margin"), [(0, 64), (6_400_000, 64), (6_499_999, 64), (6_500_000, 65), (10**8, 1000)])
+def test_the_margin_is_the_larger_one_of_frames_and_share(sent, margin):
+    assert in_flight_margin(sent) == in_flight_margin(sent, 60.0) == margin
+    assert in_flight_margin(sent, None, Tolerances(in_flight_share=0.5)) == max(64, sent // 2)
+    assert in_flight_margin(sent, None, Tolerances(in_flight_frames=0, in_flight_share=0)) == 0
+
+
+def test_loss_is_not_below_zero_and_unknown_where_nothing_was_sent():
+    assert (measured(1000, 999).lost, measured(1000, 999).loss) == (1, 0.001)
+    assert (measured(1000, 1001).lost, measured(1000, 1001).loss, measured(1000, 1001).counter_mismatch) == (0, 0.0, False)
+    nothing = measured(0, 0)
+    assert (nothing.lost, nothing.loss, nothing.counter_mismatch, nothing.achieved_kpps) == (0, None, False, 0.0)
+    cut_off = measured(text=sample.output()[:-100])
+    assert (cut_off.lost, cut_off.loss, cut_off.counter_mismatch, cut_off.achieved_kpps) == (None, None, False, None)
+
+
+def test_a_long_run_has_its_longer_margin_where_loss_is_told():
+    output = parse_moongen_output(sample.output(1000, 1128, seconds=SECOND * 61))
+    assert figures(output, HISTOGRAM, 61.0).lost == 0 and figures(output, HISTOGRAM, 60.0).lost is None
+    assert figures(output, HISTOGRAM, 60.0, Tolerances(in_flight_frames=128)).lost == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "runtime", "lines", "expected"),
+    [(None, 30.0, 30, 30.0), (None, 30.0, 10, 12.5), (None, 2.0, 10, 2.0), (None, None, 10, None), ("9.250", 30.0, 30, 9.25),
+     ("40.0", 30.0, 10, 40.0), ("9.5", None, 10, 9.5), ("0.0", 30.0, 30, 0.0)],
+)  # fmt: skip
+def test_seconds_are_those_that_the_program_said_else_the_runtime_else_what_its_lines_allow(said, runtime, lines, expected):
+    text = sample.output(seconds=SECOND * lines)
+    if said:
+        text += f"[INFO]  Test frames: sent 300000 in {said} s, received 300000, 0 of them in a drain of 0.001 s\n"
+    found = measured(text=text, seconds=runtime)
+    assert found.seconds == (pytest.approx(expected) if expected else expected)
+    assert found.achieved_kpps == (pytest.approx(300 / expected) if expected else None)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, -1.0])
+def test_there_is_no_rate_over_no_time(seconds):
+    assert measured(seconds=seconds).achieved_kpps is None
+
+
+def test_without_samples_or_a_histogram_there_is_no_latency():
+    for histogram in (None, Histogram.of({})):
+        found = measured(histogram=histogram)
+        names = ("mean_ns", "std_ns", "max_ns", *PERCENTILES.values())
+        assert [getattr(found, name) for name in names] == [None] * 9 and found.samples == 0
+    assert measured(histogram=Histogram.of({})).complete and not measured(histogram=None).complete
+
+
+def test_each_percentile_has_its_field():
+    found = measured(histogram=Histogram.of(dict.fromkeys(range(1, 1001), 1)))
+    assert (found.p25_ns, found.p50_ns, found.p75_ns, found.p95_ns, found.p99_ns, found.p999_ns) == (250, 500, 750, 950, 990, 999)
+    assert (found.max_ns, found.mean_ns, found.std_ns) == (1000, 500.5, pytest.approx(288.8194360957494))
+
+
+def test_what_the_interface_counted_is_told_as_sent_and_received():
+    found = measured(interface=(300_001, 299_999))
+    assert (found.interface_sent, found.interface_received) == (300_001, 299_999)
+    assert (measured().interface_sent, measured().interface_received) == (None, None)
+    assert (measured(interface=(0, 0)).interface_sent, measured(interface=(0, 0)).interface_received) == (0, 0)
+
+
+def test_dropouts_are_counted_or_unknown():
+    assert (measured(**lines(SECOND * 30)).dropout_seconds, measured(**lines(SECOND * 30)).dropouts) == (0, ())
+    assert (measured(**lines(SILENT * 30)).dropout_seconds, measured(**lines(SILENT * 30)).dropouts) == (None, ())
+    two = measured(**lines(SECOND, SILENT, SECOND * 2, SILENT, SECOND * 25))
+    assert (two.dropout_seconds, two.dropouts) == (2, (2, 5))
+
+
+@pytest.mark.parametrize("guests", [2, 3, 4, 5])
+def test_guests_that_nobody_numbered_count_from_1(guests):
+    output = parse_moongen_output(sample.of_guests(*[(60_000, 60_000)] * guests))
+    found = figures(output, Histogram.of({5: 100 * guests}), 30.0)
+    assert [guest.guest for guest in found.guests] == list(range(1, guests + 1)) and found.contradiction == ""
+    assert figures(output, Histogram.of({5: 100 * guests}), 30.0, guests=range(1, guests + 1)) == found
+
+
+def test_a_single_guest_in_the_output_is_none_to_compare():
+    output = parse_moongen_output(sample.of_guests((60_000, 60_000)))
+    assert figures(output, Histogram.of({5: 100}), 30.0).guests == ()
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 2, 3, 4)])
+def test_other_guests_than_the_output_tells_of_have_no_figures(numbers):
+    output = parse_moongen_output(sample.of_guests(*[(60_000, 60_000)] * 3))
+    found = figures(output, Histogram.of({5: 300}), 30.0, guests=numbers)
+    assert (found.guests, found.fairness) == ((), None)
+    assert found.contradiction.startswith(f"the load went to {len(numbers)} guests, the output tells of 3")
+
+
+def test_a_guest_has_the_rate_and_the_latency_that_can_be_told_of_it():
+    output = parse_moongen_output(sample.of_guests((60_000, 60_000), (30_000, 30_065)))
+    held = {2: Histogram.of(dict.fromkeys(range(1, 101), 1))}
+    first, second = figures(output, Histogram.of({5: 200}), 30.0, guest_latencies=held).guests
+    assert (first.achieved_kpps, second.achieved_kpps) == (2.0, 1.0)
+    assert (first.mean_ns, first.max_ns, first.p25_ns) == (None, None, None)
+    assert (second.mean_ns, second.max_ns, second.p25_ns, second.p999_ns) == (50.5, 100, 25, 100)
+    assert (first.lost, first.loss, second.lost, second.loss) == (0, 0.0, None, None)
+    for seconds in (None, 0.0, -1.0):
+        assert figures(output, Histogram.of({5: 200}), seconds).guests[0].achieved_kpps is None
+
+
+def test_a_margin_that_was_stated_holds_for_the_guests_too():
+    output = parse_moongen_output(sample.of_guests((60_000, 60_000), (30_000, 30_065)))
+    assert figures(output, None, 30.0).guest_mismatch == "received 30065 frames from guest2, but sent it only 30000"
+    assert figures(output, None, 30.0, Tolerances(in_flight_frames=65)).guest_mismatch == ""
+
+
+# -- what contradicts itself ---------------------------------------------------------------------------------
+
+
+def told(count, average, samples=200, mean=1000.0):
+    """How a line about samples and the summary of a histogram contradict each other."""
+    line = f"Samples: {count}, Average: {average} ns, StdDev: 1.0 ns, Quartiles: 1.0/1.0/1.0 ns\n"
+    summary = Summary(samples, mean, 1.0, 2000, (1000,) * len(PERCENTILES))
+    return figures(parse_moongen_output(sample.output(samples=line)), summary, 30.0).contradiction
+
+
+@pytest.mark.parametrize(
+    ("printed", "mean", "agree"),
+    [
+        ("0.0", 0.051, True),
+        ("0.0", 0.0511, False),
+        ("1000.0", 1000.05, True),
+        ("1000.0", 999.95, True),
+        ("1000.0", 1000.06, False),
+        ("1000.0", 999.94, False),
+        ("1000000000.0", 1000000001.0, True),
+        ("1000000000.0", 1000000001.1, False),
+        ("-1000000000.0", -1000000001.0, True),
+        ("nan", 1000.0, True),
+        ("inf", 1000.0, True),
+    ],
+)
+def test_a_printed_mean_agrees_to_the_decimal_that_is_printed(printed, mean, agree):
+    assert (told(200, printed, mean=mean) == "") is agree
+
+
+@pytest.mark.parametrize(
+    ("printed", "mean", "unit"),
+    [
+        ("500.0", 1.0, "µs"), ("499.9", 1.0, None), ("2000.0", 1.0, "µs"), ("2000.1", 1.0, None),
+        ("500000.0", 1.0, "ms"), ("499999.0", 1.0, None), ("2000000.0", 1.0, "ms"), ("2000001.0", 1.0, None),
+        ("5.0", 10_000.0, "ps"), ("4.9", 10_000.0, None), ("20.0", 10_000.0, "ps"), ("20.1", 10_000.0, None),
+    ],
+)  # fmt: skip
+def test_a_mean_is_in_another_unit_from_half_to_twice_as_large(printed, mean, unit):
+    means = f"a mean of {printed} ns in the output, of {mean:g} in the histogram"
+    says = f"{means}, which must be in {unit}: units are mixed" if unit else f"{means}: not of one run"
+    assert told(200, printed, mean=mean) == says
+
+
+def test_how_samples_contradict_each_other_is_said_in_full():
+    assert told(201, "1000.0") == "the output tells of 201 latency samples, the histogram holds 200: not of one run"
+    assert told(199, "1000.0") == "the output tells of 199 latency samples, the histogram holds 200: not of one run"
+    assert told(200, "7.0", mean=0.0) == "a mean of 7.0 ns in the output, of 0 in the histogram: the histogram is not in ns"
+    line = "Samples: 3, Average: 7.0 ns, StdDev: 1.0 ns, Quartiles: 1.0/1.0/1.0 ns\n"
+    empty = measured(text=sample.output(samples=line), histogram=Histogram.of({}))
+    assert empty.contradiction == "the output tells of 3 latency samples, the histogram holds 0: not of one run"
+    assert measured(text=sample.output(samples=line), histogram=None).contradiction == ""
+
+
+def test_a_histogram_that_cannot_be_read_is_what_contradicts_whatever_else_does():
+    output = parse_moongen_output(NOT_OF_ONE_RUN)
+    assert figures(output, None, 30.0, unreadable="h.csv:3: broken").contradiction == "h.csv:3: broken"
+    assert figures(output, HISTOGRAM, 30.0, unreadable="g.csv:3: broken").contradiction == "g.csv:3: broken"
+
+
+# -- verdicts at their limits --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "offered", "expected"),
+    [
+        ({"achieved_kpps": 110.0}, 100, "valid"),
+        ({"achieved_kpps": 110.1}, 100, "disturbed"),
+        ({"achieved_kpps": 99.0}, 100, "valid"),
+        ({"achieved_kpps": 98.9}, 100, "under-sent"),
+        ({"achieved_kpps": 0.0}, 0, "valid"),
+        ({"achieved_kpps": None}, 0, "incomplete"),
+        ({"samples": 99}, 10, "too-few-samples"),
+        ({"samples": 100}, 10, "valid"),
+        ({"samples": 0, "received": 2999}, 10, "no-reflection"),
+        ({"samples": 0, "received": 3000}, 10, "too-few-samples"),
+        ({"samples": 100, "received": 1}, 10, "valid"),
+        ({"samples": 100, "received": 0}, 10, "no-reflection"),
+        ({"samples": 1, "received": 2}, 10, "too-few-samples"),
+        ({"dropouts": (3,)}, 10, "disturbed"),
+        ({"seconds": 29.4}, 10, "valid"),
+        ({"seconds": 29.39}, 10, "incomplete"),
+        ({"seconds": None}, 10, "valid"),
+        ({"sent": None}, 10, "incomplete"),
+        ({"received": None}, 10, "incomplete"),
+        ({"guest_mismatch": "they differ"}, 10, "counter-mismatch"),
+        ({"contradiction": "not of one run"}, 10, "incomplete"),
+        ({"complete": False}, 10, "incomplete"),
+        ({"errors": ("it died",)}, 10, "incomplete"),
+        ({"interface_sent": 300_064}, 10, "valid"),
+        ({"interface_sent": 300_065}, 10, "counter-mismatch"),
+        ({"interface_sent": 299_936}, 10, "valid"),
+        ({"interface_sent": 299_935}, 10, "counter-mismatch"),
+        ({"interface_received": 299_936}, 10, "valid"),
+        ({"interface_received": 299_935}, 10, "counter-mismatch"),
+        ({"interface_received": 300_065, "lost": 0}, 10, "valid"),
+        ({"interface_received": 300_065, "lost": 1}, 10, "counter-mismatch"),
+        ({"interface_received": 300_064, "lost": 1}, 10, "valid"),
+        ({"received": 100, "lost": 299_900, "interface_received": 2999}, 10, "counter-mismatch"),
+        ({"received": 100, "lost": 299_900, "interface_received": 2999, "samples": 0}, 10, "no-reflection"),
+        ({"received": 100, "lost": 299_900, "interface_received": 3000, "samples": 0}, 10, "counter-mismatch"),
+    ],
+)
+def test_a_verdict_changes_exactly_at_its_limit(changed, offered, expected):
+    assert verdict(exactly(**changed), offered, runtime=30).verdict == expected
+
+
+def test_tolerances_that_were_stated_move_the_limits_of_the_interface():
+    found = exactly(interface_sent=300_065)
+    assert verdict(found, 10, tolerances=Tolerances(in_flight_frames=65)).verdict is Verdict.VALID
+    little = exactly(received=100, lost=299_900, interface_received=2999, samples=0)
+    stated = Tolerances(no_reflection=0.005)
+    assert verdict(little, 10, tolerances=stated).verdict is Verdict.COUNTER_MISMATCH
+    assert verdict(exactly(dropouts=(3, 4)), 10, tolerances=Tolerances(dropout_seconds=2)).verdict is Verdict.VALID
+    assert verdict(exactly(dropouts=(3, 4)), 10, tolerances=Tolerances(dropout_seconds=1)).verdict is Verdict.DISTURBED
+
+
+@pytest.mark.parametrize(
+    ("changed", "others", "says"),
+    [
+        ({"errors": ("it died", "so did this")}, {}, "a task failed: it died"),
+        ({"sent": None}, {}, "the output has no final totals"),
+        ({"contradiction": "not of one run", "complete": False}, {}, "not of one run"),
+        ({"complete": False}, {}, "the output or the histogram is missing or cut off"),
+        ({"sent": 0}, {}, "nothing was sent"),
+        ({}, {"exit_code": -9}, "the generator ended with exit code -9"),
+        ({"seconds": 12.25}, {"runtime": 30.5}, "frames were sent for 12.25 s instead of 30.5 s"),
+        ({"achieved_kpps": None}, {}, "it is not known for how long frames were sent"),
+        ({"samples": 42}, {}, "42 latency samples, 100 are needed"),
+        ({"received": 0}, {}, "of 300000 frames sent, 0 came back"),
+        ({"counter_mismatch": True, "received": 400_000}, {}, "received 400000 frames, but sent only 300000"),
+        ({"counter_mismatch": True, "received": 0}, {}, "received 0 frames, but sent only 300000"),
+        ({"interface_sent": 7}, {}, "the generator claims 300000 frames sent, the interface sent 7"),
+        ({"interface_received": 7}, {}, "the generator claims 300000 frames received, the interface received 7"),
+        ({"received": 0, "lost": 1, "interface_received": 4000}, {}, "the generator claims 0 frames received, the interface received 4000"),
+        ({"guest_mismatch": "they differ"}, {}, "they differ"),
+        ({"dropouts": (3, 4, 9)}, {}, "nothing was received in second 3-4, 9, though frames were sent"),
+        ({"achieved_kpps": 11.5}, {}, "sent 11.5 kpps, offered 10 kpps: another load than the one that it stands for"),
+        ({"achieved_kpps": 1234.5678}, {"offered_kpps": 2345.6789}, "sent 1234.57 kpps, offered 2345.68 kpps"),
+        ({}, {"disturbed": "somebody logged in"}, "somebody logged in"),
+        ({}, {"missing": "guest3"}, "guest3"),
+        ({"achieved_kpps": 5.0}, {"missing": "guest3"}, "guest3; sent 5 kpps, offered 10 kpps"),
+    ],
+)  # fmt: skip
+def test_a_reason_is_said_in_full(changed, others, says):
+    assert verdict(exactly(**changed), **{"offered_kpps": 10, **others}).reason == says
+
+
+#: What can be wrong with a trial, in the order of how little its figures can be trusted.
+WRONG = [
+    ({"errors": ("it died",)}, {}, Verdict.INCOMPLETE),
+    ({"received": None}, {}, Verdict.INCOMPLETE),
+    ({"contradiction": "not of one run"}, {}, Verdict.INCOMPLETE),
+    ({"complete": False}, {}, Verdict.INCOMPLETE),
+    ({"sent": 0}, {}, Verdict.INCOMPLETE),
+    ({}, {"exit_code": 1}, Verdict.INCOMPLETE),
+    ({"seconds": 1.0}, {}, Verdict.INCOMPLETE),
+    ({}, {"disturbed": "somebody logged in"}, Verdict.DISTURBED),
+    ({"counter_mismatch": True}, {}, Verdict.COUNTER_MISMATCH),
+    ({"interface_sent": 1}, {}, Verdict.COUNTER_MISMATCH),
+    ({"guest_mismatch": "they differ"}, {}, Verdict.COUNTER_MISMATCH),
+    ({"received": 0}, {}, Verdict.NO_REFLECTION),
+    ({"dropouts": (3,)}, {}, Verdict.DISTURBED),
+    ({"samples": 5}, {}, Verdict.TOO_FEW_SAMPLES),
+    ({"achieved_kpps": None}, {}, Verdict.INCOMPLETE),
+    ({"achieved_kpps": 20.0}, {}, Verdict.DISTURBED),
+    ({}, {"missing": "guest3"}, Verdict.MISSING_GUESTS),
+    ({"achieved_kpps": 5.0}, {}, Verdict.UNDER_SENT),
+]
+
+
+@pytest.mark.parametrize("first", range(len(WRONG) - 1))
+def test_of_several_things_that_are_wrong_the_one_that_spoils_most_is_the_verdict(first):
+    changed, others, expected = WRONG[first]
+    alone = verdict(exactly(**changed), 10, runtime=30, **others)
+    assert alone.verdict is expected
+    for later, said, _ in WRONG[first + 1 :]:
+        if {*later}.isdisjoint(changed):
+            found = verdict(exactly(**later, **changed), 10, runtime=30, **{**said, **others})
+            assert found.verdict is expected
+            assert found.reason.startswith(alone.reason) or "received" in later, "which stands in the reasons of others"
+
+
+def test_an_exit_code_says_nothing_where_there_are_no_samples():
+    assert verdict(exactly(samples=0), 10, exit_code=1).verdict is Verdict.TOO_FEW_SAMPLES
+    assert verdict(exactly(samples=1), 10, exit_code=1).verdict is Verdict.INCOMPLETE
+
+
+def test_without_a_runtime_nothing_stopped_early():
+    assert verdict(exactly(seconds=1.0), 10).verdict is Verdict.VALID
+    assert verdict(exactly(seconds=1.0), 10, runtime=0).verdict is Verdict.VALID
+
+
+def test_figures_and_judgements_are_not_changed_by_anybody():
+    for what, name in ((measured(), "sent"), (Judgement(Verdict.VALID), "reason")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(what, name, None)
+    assert Judgement(Verdict.VALID).reason == ""
+
+
+def test_the_json_of_a_trial_has_every_figure_under_its_name_and_lists_for_tuples():
+    found = exactly(errors=("a", "b"), dropouts=(2, 5))
+    written = found.to_dict()
+    assert list(written) == [field.name for field in fields(found)]
+    assert (written["errors"], written["dropouts"], written["guests"]) == (["a", "b"], [2, 5], [])
+    assert {name for name, value in written.items() if value != getattr(found, name)} == {"errors", "dropouts", "guests"}
