@@ -1,6 +1,7 @@
 import itertools
 import math
 import random
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
 import pytest
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from autotest.results.statistics import (
+    CONFIDENCE,
     FEWEST_FOR_INTERVAL,
+    Corrected,
+    Estimate,
     RankTest,
     cliffs_delta,
     correct,
@@ -233,3 +237,229 @@ def test_there_is_no_interval_where_none_can_be_told():
     assert difference_interval([0.0] * 3, [11.0, 12, 13]) is None, "nor has every ninth"
     low, high = difference_interval([0.0] * 8, [12.0, 12.1, 11.9, 12.2, 11.8, 12.0, 12.3, 11.7])
     assert math.isfinite(low) and low < 12 < high
+
+
+# -- each figure by hand -------------------------------------------------------------------------------------
+
+
+def test_an_estimate_is_worked_out_by_hand():
+    """Of 2 and 4: mean 3, s = sqrt(2), so the interval reaches t(1) * sqrt(2) / sqrt(2) to each side; of 1, 2, 3 and 6 likewise."""
+    t = {1: 12.706204736432095, 3: 3.182446305284263}  # 97.5 % points of any table
+    found = estimate([2.0, 4.0])
+    assert (found.mean, found.repetitions) == (3.0, 2)
+    assert (found.low, found.high) == (pytest.approx(3 - t[1]), pytest.approx(3 + t[1]))
+    found = estimate([1.0, 2, 3, 6])
+    reach = t[3] * math.sqrt((4 + 1 + 0 + 9) / 3) / 2
+    assert (found.low, found.mean, found.high) == (pytest.approx(3 - reach), 3.0, pytest.approx(3 + reach))
+    assert estimate([1.0, 2, 3, 6], confidence=0.5).high == pytest.approx(3 + reach * 0.7648923284 / t[3])
+    assert CONFIDENCE == 0.95 and estimate([2.0, 4.0], confidence=0.95) == estimate([2.0, 4.0])
+
+
+def test_an_estimate_holds_what_was_pooled_and_is_not_changed():
+    assert estimate([1.0]) == Estimate(1.0, None, None, 1) and estimate([1.0], 0.25) == Estimate(1.0, None, None, 1, 0.25)
+    assert estimate([1.0, 2.0], 0.0).pooled == 0.0 and Estimate(1.0, None, None, 1).pooled is None
+    with pytest.raises(FrozenInstanceError):
+        estimate([1.0]).mean = 2
+    same = estimate([0.1] * 10)
+    assert same.mean == pytest.approx(0.1) and same.high - same.low < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "p", "smallest"),
+    [
+        ([1], [2], 1, 1),
+        ([1, 2], [3, 4], 2 / 6, 2 / 6),
+        ([1, 3], [2, 4], 4 / 6, 2 / 6),
+        ([1, 4], [2, 3], 1, 2 / 6),
+        ([1, 2, 3], [4, 5, 6], 2 / 20, 2 / 20),
+        ([1, 2, 4], [3, 5, 6], 4 / 20, 2 / 20),
+        ([1], [2, 3, 4], 2 / 4, 2 / 4),
+        ([2], [1, 3, 4], 1, 2 / 4),
+        ([1, 1], [1, 2], 1, 1),
+        ([1, 1, 1], [1, 1, 2], 1, 1),
+        ([1, 1, 1], [2, 2, 2], 2 / 20, 2 / 20),
+        ([0, 0, 0, 0], [0, 0, 1, 1], 30 / 70, 30 / 70),
+    ],
+)
+def test_p_is_counted_by_hand(first, second, p, smallest):
+    assert rank_test(first, second) == (pytest.approx(p), pytest.approx(smallest))
+    assert rank_test(second, first) == (pytest.approx(p), pytest.approx(smallest))
+
+
+@pytest.mark.parametrize("empty", [([], [1.0]), ([1.0], []), ([], [])])
+def test_neither_group_may_be_empty(empty):
+    with pytest.raises(ValueError, match="^no values$"):
+        rank_test(*empty)
+
+
+def normal(first, second):
+    """p by the normal approximation, worked out anew: from U, with the corrections for ties and for continuity."""
+    values = [*first, *second]
+    n, m, count = len(first), len(second), len(values)
+    u = sum((left > right) + (left == right) / 2 for left in first for right in second)
+    ties = sum(values.count(value) ** 3 - values.count(value) for value in set(values))
+    deviation = math.sqrt(n * m / 12 * ((count + 1) - ties / (count * (count - 1))))
+    far = max(0, abs(u - n * m / 2) - 0.5) / deviation
+    return 2 * stats.norm.sf(far)
+
+
+@pytest.mark.parametrize(("first", "second"), [(30, 31), (1, 60), (60, 1), (20, 45), (45, 20)])
+def test_beyond_60_values_both_figures_are_those_of_the_normal_distribution(first, second):
+    chance = random.Random(first)
+    values = [chance.randrange(500) for _ in range(first)], [chance.randrange(300, 800) for _ in range(second)]
+    apart = range(first), range(first, first + second)
+    assert rank_test(*values).p == pytest.approx(normal(*values), rel=1e-12)
+    assert rank_test(*apart) == (pytest.approx(normal(*apart)), pytest.approx(normal(*apart)))
+    assert rank_test(*reversed(apart)) == (pytest.approx(normal(*apart)), pytest.approx(normal(*apart)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(40, 25), (25, 40), (5, 60), (60, 5), (33, 32)])
+@pytest.mark.parametrize("size", [30, 20, 45])
+def test_the_smallest_p_of_many_values_is_that_of_the_division_that_is_farthest_out(low, high, size):
+    """The values are only of two kinds, so the farthest division is the one with all the small or all the large ones."""
+    values = [0] * low + [1] * high
+    count = len(values)
+    farthest = min(normal(values[:size], values[size:]), normal(values[count - size :], values[: count - size]))
+    mixed = random.Random(size).sample(values, count)
+    found = rank_test(mixed[:size], mixed[size:])
+    assert found.smallest == pytest.approx(farthest, rel=1e-12)
+    assert found.p == pytest.approx(normal(mixed[:size], mixed[size:]), rel=1e-12) and found.p >= found.smallest
+
+
+def test_60_values_are_still_counted_exactly_and_61_are_not():
+    for second, exact in ((30, True), (31, False)):
+        first, other = range(0, 60, 2), range(11, 11 + 2 * second, 2)
+        p = stats.mannwhitneyu(first, other, method="exact").pvalue
+        assert bool(rank_test(first, other).p == pytest.approx(p, rel=1e-9)) is exact
+        assert rank_test(first, other).p == pytest.approx(p, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "p"),
+    [(0, 0, 1), (0, 5, 1), (5, 0, 1), (1, 1, 1), (1, 2, 2 / 3), (2, 2, 2 / 6), (3, 3, 2 / 20), (2, 5, 2 / 21), (4, 4, 2 / 70)],
+)
+def test_the_smallest_p_with_all_values_different_is_two_of_all_divisions(first, second, p):
+    assert smallest_p(first, second) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "alpha", "needed"), [(1, 0.99, 2), (1, 2 / 6, 3), (1, 0.34, 2), (1, 2 / 20, 4), (2, 0.21, 3), (0, 0.05, 2)]
+)
+def test_the_repetitions_needed_are_two_at_least_and_alpha_itself_is_not_below_alpha(comparisons, alpha, needed):
+    assert repetitions_needed(comparisons, alpha) == needed
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "delta"),
+    [
+        ([1], [2], 1),
+        ([2], [1], -1),
+        ([1, 2], [2, 1], 0),
+        ([1, 2, 3], [3], 2 / 3),
+        ([3], [1, 2, 3], -2 / 3),
+        ([1, 1], [1, 2], 0.5),
+    ],
+)
+def test_cliffs_delta_counts_every_pair(first, second, delta):
+    assert cliffs_delta(first, second) == pytest.approx(delta)
+
+
+# -- corrections by hand -------------------------------------------------------------------------------------
+
+
+def test_a_corrected_p_is_never_more_than_1_nor_less_than_that_of_a_smaller_p():
+    assert correct(with_p(0.5, 0.4, 0.3), 0.05).p == pytest.approx([0.9, 0.9, 0.9])
+    assert correct(with_p(0.01, 0.011, 0.9), 0.05).p == pytest.approx([0.03, 0.03, 0.9])
+    assert correct(with_p(0.02, 0.02), 0.05).p == pytest.approx([0.04, 0.04])
+    assert correct(with_p(0.7), 0.05) == Corrected([0.7], 0.05)
+    assert correct(with_p(0.6, 0.6), 0.05).p == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("smallest", "limit"),
+    [
+        ([], 0.1),
+        ([0.01], 0.1),
+        ([0.1], 0.1),
+        ([1.0, 1.0, 1.0], 0.1),
+        ([0.01, 0.01], 0.05),
+        ([0.01, 0.06], 0.05),
+        ([0.01, 0.05], 0.05),
+        ([0.01, 0.049], 0.05),
+        ([0.01, 0.04, 0.04], 0.1 / 3),
+        ([0.001] * 4, 0.025),
+        ([0.001] * 4 + [0.5] * 9, 0.025),
+        ([0.001] * 3 + [0.03] * 9, 0.1 / 4),
+    ],
+)
+def test_the_limit_is_alpha_over_the_fewest_tests_that_can_come_out_at_it(smallest, limit):
+    tests = [RankTest(value, value) for value in smallest]
+    found = correct(tests, 0.1)
+    assert found.limit == pytest.approx(limit)
+    assert [p is not None for p in found.p] == [value < found.limit for value in smallest]
+
+
+def test_a_test_that_can_come_out_is_corrected_for_those_that_can_only():
+    tests = [RankTest(0.02, 0.001), RankTest(0.5, 0.9), RankTest(0.01, 0.002), RankTest(0.3, 0.05)]
+    found = correct(tests, 0.1)
+    assert found.limit == pytest.approx(0.05)
+    assert found.p == [pytest.approx(0.02), None, pytest.approx(0.02), None]
+
+
+# -- the interval of a difference, once more -----------------------------------------------------------------
+
+FIRST, SECOND = [10.0, 11, 12, 14, 10.5], [13.0, 14, 12.5, 16, 13.5]
+
+
+def test_the_interval_of_a_difference_lies_around_it_and_grows_with_confidence():
+    low, high = difference_interval(FIRST, SECOND)
+    assert (low + high) / 2 == pytest.approx(13.8 - 11.5)
+    assert difference_interval(FIRST, SECOND, 0.95) == (low, high)
+    reaches = [difference_interval(FIRST, SECOND, confidence)[1] for confidence in (0.5, 0.8, 0.95, 0.99)]
+    assert reaches == sorted(reaches) and len(set(reaches)) == 4
+
+
+def test_the_interval_of_a_difference_is_turned_round_with_the_groups():
+    """The resamples of the two groups are others then, so to a tenth."""
+    low, high = difference_interval(FIRST, SECOND)
+    turned = difference_interval(SECOND, FIRST)
+    assert turned == (pytest.approx(-high, rel=0.1), pytest.approx(-low, rel=0.1, abs=0.2))
+
+
+def resampled_by_hand(first, second, confidence):
+    """The symmetric bootstrap-t, resample by resample, with weights of the same generators."""
+    import numpy as np
+
+    def of(values, seed):
+        count = len(values)
+        generator = np.random.default_rng([seed, count])
+        for weights in generator.multinomial(count, np.full(count, 1 / count), size=4999):
+            chosen = [value for value, often in zip(values, weights, strict=True) for _ in range(often)]
+            mean = math.fsum(chosen) / count
+            yield mean - math.fsum(values) / count, math.fsum((value - mean) ** 2 for value in chosen) / (count - 1) / count
+
+    far = []
+    for (moved, variance), (other, more) in zip(of(first, 0), of(second, 1), strict=True):
+        error = math.sqrt(variance + more)
+        far.append(abs(other - moved) / error if error > 1e-9 else math.inf if abs(other - moved) > 1e-9 else 0.0)
+    return sorted(far)[math.ceil(confidence * len(far)) - 1]
+
+
+@pytest.mark.parametrize(("first", "second"), [(FIRST, SECOND), (FIRST[:3], [20.0, 25.0, 24.0, 21.0])])
+def test_the_interval_of_a_difference_is_the_one_that_resampling_by_hand_gives(first, second):
+    low, high = difference_interval(first, second, 0.9)
+    reach = resampled_by_hand(first, second, 0.9) * math.sqrt(stats.sem(first) ** 2 + stats.sem(second) ** 2)
+    assert (high - low) / 2 == pytest.approx(reach, rel=1e-9)
+
+
+def test_the_interval_of_a_difference_takes_three_repetitions_on_each_side():
+    assert FEWEST_FOR_INTERVAL == 3
+    assert difference_interval([1.0, 2.0], [5.0, 6.0, 7.0]) is None and difference_interval([5.0, 6.0, 7.0], [1.0, 2.0]) is None
+    assert difference_interval([1.0, 2.0, 4.0], [5.0, 6.5, 7.0], 0.5) is not None
+
+
+def test_a_group_without_any_spread_leaves_the_spread_of_the_other():
+    low, high = difference_interval([5.0] * 8, [12.0, 12.1, 11.9, 12.2, 11.8, 12.0, 12.3, 11.7])
+    assert 6 < low < 7 < high < 8
+    low, high = difference_interval([12.0, 12.1, 11.9, 12.2, 11.8, 12.0, 12.3, 11.7], [5.0] * 8)
+    assert -8 < low < -7 < high < -6
