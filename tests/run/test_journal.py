@@ -6,12 +6,14 @@ import copy
 import errno
 import itertools
 import json
+import logging
 import os
 import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import FrozenInstanceError
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from hypothesis import strategies as st
 from autotest.errors import AutotestError, ConnectError, TestbedError
 from autotest.run import interruption
 from autotest.run import journal as journal_module
-from autotest.run.journal import Change, Journal, UndoFailed, read_journal
+from autotest.run.journal import Change, Journal, Left, UndoFailed, read_journal
 
 HEADER = {"who": "the test"}
 _SYNCING = ("fsync", "fdatasync")
@@ -853,3 +855,425 @@ def test_a_machine_that_cannot_be_ended_stays_in_the_journal(tmp_path: Path) -> 
     with pytest.raises(TestbedError, match="it does not end"):
         journal.undo_machine("guest")
     assert names(tmp_path / "a.journal") == ["guest"]
+
+
+# -- each part by hand -------------------------------------------------------------------------------------
+
+
+def content(path: Path) -> list[dict[str, Any]]:
+    """What each line of a file says, without the header."""
+    header, *lines = path.read_text().splitlines()
+    assert json.loads(header) == {"version": 1, "who": "the test"}
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for the disk."""
+    for name in _SYNCING:
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    ("details", "shown"),
+    [
+        ({"name": "br0"}, "host: bridge br0"),
+        ({"path": "/run/x"}, "host: bridge /run/x"),
+        ({"path": "/run/x", "name": "br0"}, "host: bridge br0"),
+        ({"path": "/run/x", "name": ""}, "host: bridge /run/x"),
+        ({"name": "", "path": ""}, "host: bridge"),
+        ({"other": "x"}, "host: bridge"),
+        ({}, "host: bridge"),
+    ],
+)
+def test_a_change_is_shown_with_its_name_or_else_its_path(details: dict[str, str], shown: str) -> None:
+    assert str(Change(7, "host", "bridge", details)) == shown
+
+
+def test_a_change_is_not_changed_and_what_is_left_begins_empty(tmp_path: Path) -> None:
+    change = Change(1, "host", "thing", {})
+    assert (change.boot, change.machine) == ("", "")
+    with pytest.raises(FrozenInstanceError):
+        change.number = 2  # type: ignore[misc]
+    left, other = Left(tmp_path, {}), Left(tmp_path, {})
+    assert (left.changes, left.kept) == ([], "") and left.changes is not other.changes
+
+
+def test_a_journal_tells_its_file_and_has_none_where_it_got_none(tmp_path: Path) -> None:
+    assert Journal(lambda change: None, tmp_path / "a.journal").path == tmp_path / "a.journal"
+    journal = Journal(lambda change: None)
+    assert journal.path is None
+    journal.begin()
+    note(journal, "a")
+    with journal.kept("shell"):
+        note(journal, "b")
+    assert [change.number for change in journal.standing] == [1, 2] and list(tmp_path.iterdir()) == []
+    journal.close()
+    journal.undo()
+    assert journal.standing == ()
+
+
+def test_the_file_is_there_from_the_beginning_and_made_once(journal: Journal, tmp_path: Path) -> None:
+    path = tmp_path / "journals/a.journal"
+    journal.begin()
+    first = path.stat().st_ino
+    assert content(path) == [] and read_journal(path).header == {"version": 1, "who": "the test"}
+    note(journal, "a")
+    journal.begin()
+    assert path.stat().st_ino == first and names(path) == ["a"]
+    journal.undo()
+    journal.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_header_says_the_version_also_where_nobody_gave_one(tmp_path: Path) -> None:
+    Journal(lambda change: None, tmp_path / "a.journal").begin()
+    assert (tmp_path / "a.journal").read_text() == '{"version": 1}\n'
+
+
+def test_a_file_that_cannot_be_begun_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "folder" / "a.journal"
+    for write in (Journal(str, path).begin, lambda: note(Journal(str, path), "a")):
+        with pytest.raises(TestbedError) as raised:
+            write()
+        assert str(raised.value) == f"the journal {path} cannot be written: Not a directory; nothing is changed"
+
+
+def test_each_line_of_the_file_is_what_was_noted_and_undone(journal: Journal, tmp_path: Path) -> None:
+    journal.note("host", "bridge", boot="b", machine="m", details={"name": "x"})
+    note(journal, "y", "loadgen")
+    journal.undo(after=1)
+    with journal.kept("setup-network"):
+        pass
+    assert content(tmp_path / "journals/a.journal") == [
+        {"change": 1, "server": "host", "kind": "bridge", "details": {"name": "x"}, "boot": "b", "machine": "m"},
+        {"change": 2, "server": "loadgen", "kind": "thing", "details": {"name": "y"}, "boot": "", "machine": ""},
+        {"undone": 2},
+        {"kept": "setup-network"},
+    ]
+    assert read_journal(tmp_path / "journals/a.journal").kept == "setup-network"
+
+
+def test_what_is_noted_does_not_change_with_what_it_was_made_of(journal: Journal) -> None:
+    details = {"name": "a"}
+    journal.note("host", "thing", details=details)
+    details["name"] = "b"
+    assert journal.standing == (Change(1, "host", "thing", {"name": "a"}),)
+
+
+@pytest.mark.usefixtures("without_waiting")
+@pytest.mark.parametrize("standing", range(7))
+def test_a_file_is_made_anew_when_it_has_so_many_lines_more_than_changes_stand(
+    journal: Journal, tmp_path: Path, compact_often: Callable[[int], None], standing: int
+) -> None:
+    compact_often(4)
+    path = tmp_path / "journals/a.journal"
+    journal.begin()
+    for number in range(standing):
+        note(journal, str(number))
+    lines = []
+    for _ in range(30):
+        note(journal, "x")
+        lines.append(len(path.read_text().splitlines()))
+        assert names(path) == [*map(str, range(standing)), "x"]
+        journal.undo(after=journal.standing[-1].number - 1)
+        lines.append(len(path.read_text().splitlines()))
+        assert names(path) == [*map(str, range(standing))]
+    assert max(lines) == 4 + standing + 1, "the header counts, too"
+    assert min(lines[10:]) == standing + 2, "the header and what stands, then the line that was to be written"
+
+
+@pytest.mark.usefixtures("without_waiting")
+def test_a_file_is_made_anew_at_about_a_thousand_lines(journal: Journal, tmp_path: Path) -> None:
+    path = tmp_path / "journals/a.journal"
+    journal.begin()
+    first, written = path.stat().st_ino, 1
+    while path.stat().st_ino == first:
+        note(journal, "x")
+        journal.undo()
+        written += 2
+    assert 999 < written < 1004 and len(path.read_text().splitlines()) < 4
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 3, 4])
+def test_what_is_meant_to_stay_is_written_also_where_the_file_is_made_anew_for_it(
+    journal: Journal, tmp_path: Path, compact_often: Callable[[int], None], lines: int
+) -> None:
+    compact_often(lines)
+    with journal.kept("setup-network"):
+        note(journal, "a")
+        note(journal, "b")
+    path = tmp_path / "journals/a.journal"
+    assert read_journal(path).kept == "setup-network" and names(path) == ["a", "b"]
+    assert [line.get("change") for line in content(path)] == [1, 2, None], "none of them is there twice"
+
+
+def test_no_file_stays_open(journal: Journal, compact_often: Callable[[int], None]) -> None:
+    before = open_files()
+    compact_often(0)
+    for name in "abcde":
+        note(journal, name)
+    assert open_files() == before + 1
+    journal.close()
+    assert open_files() == before
+    journal.close()
+    assert open_files() == before
+
+
+def test_a_new_file_that_cannot_take_its_place_leaves_nothing(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace(source: Path, target: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    before = open_files()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(TestbedError, match="Input/output error; nothing is changed$"):
+            note(journal, "a")
+    assert open_files() == before and list((tmp_path / "journals").iterdir()) == [] and journal.standing == ()
+
+
+def test_half_a_new_file_of_a_process_that_died_is_written_over(journal: Journal, tmp_path: Path) -> None:
+    (tmp_path / "journals").mkdir()
+    (tmp_path / "journals/.a.journal.new").write_text("half of something that is much longer than what comes\n" * 100)
+    note(journal, "a")
+    assert content(tmp_path / "journals/a.journal")[0]["change"] == 1 and os.listdir(tmp_path / "journals") == ["a.journal"]
+
+
+def test_the_folders_above_are_made_too(tmp_path: Path) -> None:
+    journal = Journal(lambda change: None, tmp_path / "a/b/c/d.journal", HEADER)
+    note(journal, "x")
+    assert names(tmp_path / "a/b/c/d.journal") == ["x"]
+
+
+def test_an_undoing_that_cannot_be_written_down_is_an_undoing_all_the_same(
+    journal: Journal, undone: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    note(journal, "a")
+    monkeypatch.setattr(os, "write", lambda descriptor, content: _REAL["write"](descriptor, content[:3]))
+    journal.undo()
+    assert undone == ["a"] and journal.standing == ()
+    assert f"the journal {journal.path} cannot be written: [Errno 28] No space left on device" in caplog.messages
+    monkeypatch.undo()
+    assert journal.path is not None and names(journal.path) == ["a"], "it is undone once more, which does no harm"
+
+
+def test_numbers_go_on_behind_a_change_that_could_not_be_noted(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    note(journal, "a")
+    with monkeypatch.context() as patch, pytest.raises(TestbedError):
+        patch.setattr(os, "write", lambda descriptor, content: 0)
+        note(journal, "b")
+    note(journal, "c")
+    numbers = [change.number for change in journal.standing]
+    assert numbers == sorted(set(numbers)) and [change.details["name"] for change in journal.standing] == ["a", "c"]
+
+
+def test_only_the_last_change_of_its_kind_is_settled(journal: Journal, tmp_path: Path, undone: list[str]) -> None:
+    for server, name in (("host", "a"), ("host", "b"), ("host", "a"), ("loadgen", "a")):
+        note(journal, name, server)
+    for nothing in (("guest", "thing", {"name": "a"}), ("host", "other", {"name": "a"}), ("host", "thing", {"name": "c"})):
+        journal.settle(*nothing)
+    assert [change.number for change in journal.standing] == [1, 2, 3, 4]
+    journal.settle("host", "thing", {"name": "a"})
+    assert [change.number for change in journal.standing] == [1, 2, 4] and names(tmp_path / "journals/a.journal") == [
+        "a",
+        "b",
+        "a",
+    ]
+    journal.settle("host", "thing", {"name": "a"})
+    journal.settle("host", "thing", {"name": "a"})
+    assert [change.number for change in journal.standing] == [2, 4] and undone == []
+
+
+def test_only_the_changes_of_one_server_are_undone_where_it_is_named(journal: Journal, undone: list[str]) -> None:
+    for server, name in (("host", "a"), ("loadgen", "b"), ("host", "c"), ("loadgen", "d")):
+        note(journal, name, server)
+    journal.undo(server="loadgen")
+    assert undone == ["d", "b"]
+    journal.undo(server="guest")
+    assert undone == ["d", "b"]
+    with journal.scope("host"):
+        note(journal, "e")
+        note(journal, "f", "loadgen")
+    assert undone == ["d", "b", "e"] and [change.details["name"] for change in journal.standing] == ["a", "c", "f"]
+    with pytest.raises(ValueError), journal.scope("loadgen"):
+        note(journal, "g")
+        note(journal, "h", "loadgen")
+        raise ValueError
+    assert undone == ["d", "b", "e", "h"]
+    journal.undo(after=1)
+    assert undone == ["d", "b", "e", "h", "g", "f", "c"] and [change.number for change in journal.standing] == [1]
+
+
+def test_what_an_undoing_did_is_said_and_nothing_where_nothing_was_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    said: list[str] = []
+    journal = Journal(lambda change: f"removed {change.details['name']}" if change.details["name"] != "b" else None)
+    for name in "abc":
+        note(journal, name)
+    journal.undo(after=2)
+    assert caplog.messages == ["removed c"]
+    journal.undo(say=said.append)
+    assert said == ["removed a"] and caplog.messages == ["removed c"]
+
+
+def test_all_that_could_not_be_undone_is_told_line_by_line() -> None:
+    def undo(change: Change) -> None:
+        raise OSError(errno.EBUSY, "busy") if change.details["name"] == "a" else TestbedError("it is stuck")
+
+    journal = Journal(undo)
+    note(journal, "a")
+    note(journal, "b", "loadgen")
+    with pytest.raises(UndoFailed) as raised:
+        journal.undo()
+    assert str(raised.value) == "cannot undo loadgen: thing b: it is stuck\ncannot undo host: thing a: [Errno 16] busy"
+    assert len(journal.standing) == 2 and isinstance(raised.value, TestbedError)
+
+
+def test_a_mistake_in_an_undoing_is_not_taken_for_one_that_failed() -> None:
+    def undo(change: Change) -> None:
+        raise ZeroDivisionError
+
+    journal = Journal(undo)
+    note(journal, "a")
+    with pytest.raises(ZeroDivisionError):
+        journal.undo()
+
+
+@pytest.mark.parametrize("in_a_hurry", [False, True])
+def test_a_server_that_could_not_be_reached_is_tried_again_next_time_but_in_a_hurry(
+    monkeypatch: pytest.MonkeyPatch, in_a_hurry: bool
+) -> None:
+    asked: list[str] = []
+
+    def undo(change: Change) -> None:
+        asked.append(change.server)
+        if change.server == "host" and len(asked) < 3:
+            raise ConnectError("host: no answer")
+
+    journal = Journal(undo)
+    note(journal, "a")
+    note(journal, "b", "loadgen")
+    assert not journal.is_unreachable("host")
+    with pytest.raises(UndoFailed, match="^cannot undo host: thing a: host: no answer$"):
+        journal.undo()
+    assert journal.is_unreachable("host") and not journal.is_unreachable("loadgen") and asked == ["loadgen", "host"]
+    monkeypatch.setattr(journal_module, "requested", lambda: in_a_hurry)
+    with (
+        pytest.raises(UndoFailed, match="^cannot undo host: thing a: host: no answer$")
+        if in_a_hurry
+        else pytest.raises(ValueError)
+    ):
+        asked.append("")
+        journal.undo()
+        raise ValueError
+    assert journal.is_unreachable("host") is in_a_hurry and asked == ["loadgen", "host", "", *([] if in_a_hurry else ["host"])]
+
+
+def test_what_is_forgotten_is_not_undone_and_its_file_is_gone(journal: Journal, tmp_path: Path, undone: list[str]) -> None:
+    note(journal, "a")
+    journal.forget()
+    assert journal.standing == () and list(tmp_path.iterdir()) == []
+    journal.undo()
+    assert undone == []
+
+
+def test_a_file_of_which_changes_stand_is_left_when_its_journal_is_closed(journal: Journal, tmp_path: Path) -> None:
+    note(journal, "a")
+    journal.close()
+    assert names(tmp_path / "journals/a.journal") == ["a"]
+    (tmp_path / "journals/a.journal").unlink()
+    journal.forget()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_changed_for_good_is_undone_after_an_error_and_only_that(
+    journal: Journal, undone: list[str], tmp_path: Path
+) -> None:
+    note(journal, "a")
+    with pytest.raises(ValueError), journal.kept("shell"):
+        note(journal, "b")
+        raise ValueError
+    assert undone == ["b"] and read_journal(tmp_path / "journals/a.journal").kept == ""
+    assert names(tmp_path / "journals/a.journal") == ["a"]
+
+
+def test_that_it_is_meant_to_stay_cannot_be_written_is_said_in_full(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    note(journal, "a")
+    with pytest.raises(TestbedError) as raised, monkeypatch.context() as patch, journal.kept("shell"):
+        patch.setattr(os, "write", lambda descriptor, content: 0)
+    assert str(raised.value) == f"the journal {journal.path} cannot be written: No space left on device"
+
+
+def test_whoever_goes_on_with_a_journal_counts_on(journal: Journal, tmp_path: Path) -> None:
+    for name in "abc":
+        note(journal, name)
+    journal.undo(after=2)
+    path = abandoned(journal)
+    left = read_journal(path)
+    went_on = left.journal(lambda change: None)
+    assert went_on.path == path and [change.number for change in went_on.standing] == [1, 2]
+    note(went_on, "d")
+    assert went_on.standing[-1] == Change(3, "host", "thing", {"name": "d"})
+    assert read_journal(path).header == left.header == {"version": 1, "who": "the test"}
+    went_on.undo()
+    went_on.close()
+    assert list(tmp_path.iterdir()) == []
+    empty = Left(path, HEADER).journal(lambda change: None)
+    note(empty, "e")
+    assert empty.standing[0].number == 1
+
+
+def test_what_is_undone_in_the_file_is_left_out_and_what_never_was_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "a.journal"
+    lines = [
+        {"version": 1},
+        _WHOLE,
+        _WHOLE | {"change": 5, "details": {}},
+        {"undone": 1},
+        {"undone": 9},
+        {"kept": "first"},
+        {"kept": "b"},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    left = read_journal(path)
+    assert left.changes == [Change(5, "host", "thing", {}, "", "")] and (left.kept, left.path) == ("b", path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [*(_WHOLE | {key: wrong} for key in _WHOLE for wrong in (None, 1.5, ["x"], 7) if not (key == "change" and wrong == 7)),
+     *({key: value for key, value in _WHOLE.items() if key != missing} for missing in _WHOLE),
+     _WHOLE | {"details": {"name": 1}}, _WHOLE | {"change": 0}, _WHOLE | {"change": -1}, _WHOLE | {"change": "1"},
+     {"undone": 0}, {"undone": "1"}, {"undone": None}, {"kept": None}, {}],
+    ids=str,
+)  # fmt: skip
+def test_a_line_that_is_not_as_it_should_be_makes_a_damaged_journal(tmp_path: Path, line: dict[str, Any]) -> None:
+    path = tmp_path / "a.journal"
+    path.write_text(f'{{"version": 1}}\n{json.dumps(_WHOLE)}\n')
+    assert len(read_journal(path).changes) == 1
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    with pytest.raises(TestbedError) as raised:
+        read_journal(path)
+    assert str(raised.value) == f"the journal {path} is damaged: mend it or move it away, then look after the testbed"
+
+
+@pytest.mark.parametrize(
+    "header", ["", "{}\n", '{"version": 0}\n', '{"version": 2}\n', '{"version": "1"}\n', '{"version": 1}', "1\n"]
+)
+def test_a_journal_of_another_version_is_none_and_named(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.journal"
+    path.write_text(header)
+    with pytest.raises(TestbedError) as raised:
+        read_journal(path)
+    assert str(raised.value) == f"{path} is no journal of this version of autotest"
