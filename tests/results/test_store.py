@@ -1,8 +1,10 @@
+import errno
 import json
 import os
 import subprocess
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import sample_output as sample
@@ -15,6 +17,7 @@ from autotest.results import files as whole
 from autotest.results.names import TrialName
 from autotest.results.records import TRIAL_VERSION, acceptance
 from autotest.results.store import ResultStore
+from autotest.results.timing import Step, Timing
 from autotest.results.verdicts import Verdict
 
 NAME = TrialName("host_pnic_xdp_10kpps_60B_30s", 0)
@@ -541,3 +544,372 @@ def test_a_file_that_cannot_be_written_is_named_and_not_its_temporary_one(tmp_pa
     with pytest.raises(FileNotFoundError) as raised:
         whole.write_atomically(tmp_path / "none" / "table.csv", b"")
     assert raised.value.filename == str(tmp_path / "none" / "table.csv")
+
+
+# -- each part by hand -------------------------------------------------------------------------------------
+
+
+def refuse(_path):
+    raise AssertionError("a file was read")
+
+
+def test_trials_are_those_of_which_there_is_any_file_in_the_order_of_their_numbers(tmp_path):
+    (tmp_path / "invalid").mkdir()
+    for name in ("output_b_rep10.log", "trial_b_rep9.json", "histogram_b_rep9.csv", "guests_a_rep2.csv", "acc_histogram_c.csv",
+                 "notes.txt", "output_d_rep1.csv", "invalid/output_e_rep1.log"):  # fmt: skip
+        (tmp_path / name).touch()
+    store = ResultStore(tmp_path)
+    assert store.trials() == [TrialName("a", 2), TrialName("b", 9), TrialName("b", 10)]
+    assert store.present() == {("a", 2), ("b", 9), ("b", 10)}
+    assert ResultStore(tmp_path / "none").trials() == [] and ResultStore(tmp_path / "none").present() == set()
+
+
+def test_a_directory_that_is_none_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    store = ResultStore(tmp_path / "file")
+    for ask in (store.trials, store.present, lambda: store.is_done(NAME)):
+        with pytest.raises(ResultsError) as raised:
+            ask()
+        assert str(raised.value) == f"{tmp_path / 'file'}: Not a directory"
+
+
+@pytest.mark.parametrize("present", [[], ["histogram"], ["guests"], ["histogram", "guests"]])
+def test_a_trial_without_output_and_record_is_not_done_and_nothing_of_it_is_read(tmp_path, monkeypatch, present):
+    for kind in present:
+        (tmp_path / NAME.file(kind)).write_text("1,1\n")
+    monkeypatch.setattr(whole, "read_bytes", refuse)
+    assert not ResultStore(tmp_path).is_done(NAME, set(Verdict))
+
+
+RECORD = {
+    **VALID,
+    "identity": {"hash": "abc"},
+    "timing": {"seconds": 40.5, "least": 31.0, "set_up": [{"stage": "guest", "way": "entered", "seconds": 9.0}], "start": 2.0},
+}
+TIMING = Timing(40.5, 31.0, (Step("guest", "entered", 9.0),), 2.0)
+
+
+@pytest.mark.parametrize("asked", ["nothing", "whether it is done", "committed here"])
+def test_identity_and_timing_are_read_from_the_record_unless_they_are_known(tmp_path, monkeypatch, asked):
+    committing = ResultStore(tmp_path)
+    assert not committing.is_done(NAME)
+    committing.commit(NAME, FILES, RECORD)
+    store = committing if asked == "committed here" else ResultStore(tmp_path)
+    if asked == "whether it is done":
+        assert store.is_done(NAME)
+    if asked != "nothing":
+        monkeypatch.setattr(whole, "read_bytes", refuse)
+        assert store.is_done(NAME)
+    assert (store.identity(NAME), store.timing(NAME)) == ("abc", TIMING)
+
+
+def test_what_is_not_done_is_read_each_time(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {**RECORD, "verdict": "disturbed"})
+    assert not store.is_done(NAME) and (store.identity(NAME), store.timing(NAME)) == ("abc", TIMING)
+    ResultStore(tmp_path).commit(NAME, FILES, {**VALID, "identity": {"hash": "def"}})
+    assert store.is_done(NAME) and (store.identity(NAME), store.timing(NAME)) == ("def", Timing())
+
+
+@pytest.mark.parametrize("identity", [None, "abc", ["abc"], {}, {"hash": None}, {"hash": 7}, {"hash": ["abc"]}])
+def test_an_identity_that_is_none_is_none(tmp_path, identity):
+    ResultStore(tmp_path).commit(NAME, FILES, {**VALID, "identity": identity})
+    assert ResultStore(tmp_path).identity(NAME) is None
+    assert (
+        ResultStore(tmp_path).identity(TrialName("none", 0)) is None
+        and ResultStore(tmp_path).timing(TrialName("none", 0)) == Timing()
+    )
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"null", b"7", b'"x"', b"\xff", b"[" * 100_000, b"{}"])
+def test_a_record_that_cannot_be_read_is_empty(tmp_path, content):
+    if content is not None:
+        (tmp_path / NAME.trial).write_bytes(content)
+    assert ResultStore(tmp_path).record(NAME) == {}
+
+
+def test_a_record_is_told_whatever_became_of_the_other_files(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, RECORD)
+    (tmp_path / NAME.output).unlink()
+    found = ResultStore(tmp_path).record(NAME)
+    assert (found["verdict"], found["identity"], found["infix"]) == ("valid", {"hash": "abc"}, NAME.infix)
+    (tmp_path / NAME.trial).unlink()
+    (tmp_path / NAME.trial).mkdir()
+    with pytest.raises(ResultsError, match=f"{NAME.trial}: Is a directory"):
+        store.record(NAME)
+
+
+def test_a_trials_files_lie_in_the_directory(tmp_path):
+    store = ResultStore(str(tmp_path))
+    assert store.outputdir == tmp_path
+    for kind in ("output", "histogram", "guests", "trial"):
+        assert store.path(NAME, kind) == tmp_path / NAME.file(kind)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_acceptance_that_cannot_be_written_names_the_file(tmp_path, monkeypatch, named):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", *(["/elsewhere"] if named else []))
+
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed"})
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ResultsError) as raised:
+        store.accept(NAME, {Verdict.DISTURBED})
+    assert str(raised.value) == f"{'/elsewhere' if named else tmp_path / NAME.trial}: cannot write: No space left on device"
+
+
+def test_an_acceptance_is_remembered_and_of_what_is_there_only(tmp_path, monkeypatch):
+    store = ResultStore(tmp_path)
+    assert not store.accept(NAME, set(Verdict))
+    store.commit(NAME, FILES, {"verdict": "disturbed"})
+    assert store.is_done(NAME, {Verdict.DISTURBED})
+    assert not store.accept(NAME, {Verdict.NO_REFLECTION}) and not store.accept(NAME, ())
+    assert store.accept(NAME, {Verdict.NO_REFLECTION, Verdict.DISTURBED})
+    monkeypatch.setattr(whole, "read_bytes", refuse)
+    assert store.is_done(NAME) and not store.accept(NAME, {Verdict.DISTURBED})
+
+
+def test_an_edited_record_that_cannot_be_written_again_is_named(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed", "reason": ""})
+    path = tmp_path / NAME.trial
+    path.write_text(path.read_text().replace('"reason": ""', '"reason": NaN'))
+    with pytest.raises(ResultsError) as raised:
+        store.accept(NAME, {Verdict.DISTURBED})
+    assert str(raised.value).startswith(f"{path}: cannot be written again as JSON: ")
+
+
+def test_where_results_cannot_be_written_is_said_in_full(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ResultsError) as raised:
+        ResultStore(tmp_path / "file" / "b").check_writable()
+    assert str(raised.value) == f"{tmp_path / 'file' / 'b'}: results cannot be written here: Not a directory"
+    there = tmp_path / "there"
+    there.mkdir()
+    ResultStore(there / "a" / "b").check_writable()
+    ResultStore(there).check_writable()
+    assert names(tmp_path) == ["file", "there"] and names(there) == []
+
+
+def test_directories_that_were_made_to_find_out_are_removed_though_it_cannot_be_written(tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResultsError, match="b: results cannot be written here: No space left on device$"):
+        ResultStore(tmp_path / "a" / "b").check_writable()
+    assert names(tmp_path) == []
+
+
+def test_a_trial_that_runs_has_a_directory_beside_the_results_until_it_is_over(tmp_path):
+    store = ResultStore(tmp_path / "out")
+    with store.working_directory() as directory:
+        assert directory.parent == tmp_path / "out" and directory.is_dir()
+        (directory / "half").touch()
+        assert store.clean() == [] and store.trials() == []
+    assert names(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "filename"),
+    [
+        (OSError(errno.ENOSPC, "full"), "the directory"),
+        (OSError(errno.ENOSPC, "full", "/elsewhere"), "/elsewhere"),
+        (OSError("of no number"), None),
+    ],
+)
+def test_an_error_that_names_no_file_is_about_the_directory(tmp_path, error, filename):
+    with pytest.raises(OSError) as raised, ResultStore(tmp_path).naming_itself():
+        raise error
+    assert raised.value is error and error.filename == (str(tmp_path) if filename == "the directory" else filename)
+
+
+def test_other_errors_and_none_pass_through(tmp_path):
+    with pytest.raises(KeyError), ResultStore(tmp_path).naming_itself():
+        raise KeyError
+    with ResultStore(tmp_path).naming_itself():
+        pass
+
+
+def test_a_trial_that_is_done_already_is_named(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, VALID)
+    before = names(tmp_path)
+    with pytest.raises(ResultsError) as raised:
+        store.commit(NAME, FILES, VALID)
+    assert str(raised.value) == f"{tmp_path / NAME.trial}: this trial is done already and is not overwritten"
+    assert names(tmp_path) == before and store.is_done(NAME)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_commit_that_fails_names_the_file_or_the_directory(tmp_path, monkeypatch, named):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", *(["/elsewhere"] if named else []))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ResultsError) as raised:
+        ResultStore(tmp_path).commit(NAME, FILES, VALID)
+    assert str(raised.value) == f"{'/elsewhere' if named else tmp_path}: cannot commit: No space left on device"
+
+
+def test_what_was_committed_is_given_back(tmp_path):
+    stored = ResultStore(tmp_path).commit(NAME, {"output": FILES["output"], "histogram": FILES["histogram"].encode()}, VALID)
+    assert (stored.name, stored.verdict, stored.reason) == (NAME, Verdict.VALID, "")
+    assert stored.files == {kind: content.encode() for kind, content in FILES.items()}
+    loaded = ResultStore(tmp_path).load(NAME)
+    assert (loaded.trial, loaded.files, loaded.verdict) == (stored.trial, stored.files, stored.verdict)
+
+
+def test_a_file_to_copy_is_copied_and_one_that_is_not_there_is_named(tmp_path):
+    source = tmp_path / "source.log"
+    store = ResultStore(tmp_path / "out")
+    with pytest.raises(ResultsError) as raised:
+        store.commit(NAME, {**FILES, "output": source}, VALID)
+    assert str(raised.value) == f"{source}: no such file, needed as output of {NAME}" and not (tmp_path / "out").exists()
+    source.write_text(FILES["output"] + "é")
+    store.commit(NAME, {**FILES, "output": source}, VALID)
+    assert (tmp_path / "out" / NAME.output).read_text() == source.read_text() == FILES["output"] + "é"
+    with pytest.raises(ResultsError) as raised:
+        store.commit(NAME, {"trial": b""}, VALID)
+    assert str(raised.value) == f"{NAME}: a trial has no file of kind 'trial', only output, histogram, guests"
+
+
+def test_a_store_sees_what_it_commits_itself_without_looking_again(tmp_path, monkeypatch):
+    store = ResultStore(tmp_path)
+    assert store.trials() == []
+    store.commit(NAME, FILES, VALID)
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert store.trials() == [NAME] and store.is_done(NAME)
+    monkeypatch.undo()
+    store.commit(TWO, OF_TWO, {"verdict": "disturbed"})
+    store.commit(TWO, {"output": OF_TWO["output"]}, {"verdict": "disturbed"})
+    assert store._listing() == {*names(tmp_path)} - {"invalid"}
+
+
+def test_a_commit_that_failed_leaves_nothing_known_that_is_not_there(tmp_path, monkeypatch):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, VALID)
+    assert store.is_done(NAME)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+        with pytest.raises(ResultsError, match="cannot commit: broken"):
+            store.commit(NAME, FILES, {"verdict": "disturbed"}, replace=True)
+    (tmp_path / NAME.output).write_text("other")
+    assert not store.is_done(NAME), "it is read again"
+
+
+# -- earlier attempts --------------------------------------------------------------------------------------
+
+
+def test_empty_files_of_an_earlier_attempt_are_not_kept(tmp_path):
+    store = ResultStore(tmp_path)
+    store.commit(NAME, {"output": sample.output(received=0), "histogram": b""}, {"verdict": "disturbed"})
+    store.commit(NAME, FILES, VALID)
+    assert names(tmp_path / "invalid") == sorted([f"output_{NAME}.1.log", f"trial_{NAME}.1.json"])
+
+
+@pytest.mark.parametrize("kind", ["output", "histogram", "guests"])
+def test_a_single_file_of_an_earlier_attempt_is_kept(tmp_path, kind):
+    (tmp_path / NAME.file(kind)).write_text("half")
+    ResultStore(tmp_path).commit(NAME, FILES, VALID)
+    (kept,) = (tmp_path / "invalid").iterdir()
+    assert kept.name == f"{kind}_{NAME}.1{Path(NAME.file(kind)).suffix}" and kept.read_text() == "half"
+
+
+def test_where_there_was_nothing_nothing_is_kept(tmp_path):
+    ResultStore(tmp_path).commit(NAME, FILES, VALID)
+    (tmp_path / TWO.output).touch()
+    ResultStore(tmp_path).commit(TWO, OF_TWO, VALID)
+    assert not (tmp_path / "invalid").exists()
+
+
+@pytest.mark.parametrize("taken", ["output", "histogram", "guests", "trial"])
+def test_the_files_of_an_attempt_get_the_next_number_that_none_of_them_has(tmp_path, taken):
+    suffix = NAME.file(taken).rpartition(".")[2]
+    (tmp_path / "invalid").mkdir()
+    for number in (1, 2, 4):
+        (tmp_path / "invalid" / f"{taken}_{NAME}.{number}.{suffix}").write_text("kept before")
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed"})
+    store.commit(NAME, FILES, VALID)
+    kept = {path.name for path in (tmp_path / "invalid").iterdir() if path.read_text() != "kept before"}
+    assert kept == {f"output_{NAME}.3.log", f"histogram_{NAME}.3.csv", f"trial_{NAME}.3.json"}
+
+
+@pytest.mark.parametrize("with_times", [True, False])
+def test_without_hard_links_earlier_files_are_copied_with_their_times(tmp_path, monkeypatch, with_times):
+    def unsupported(*_, **__):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    store = ResultStore(tmp_path)
+    store.commit(NAME, FILES, {"verdict": "disturbed"})
+    os.utime(tmp_path / NAME.output, (1_000_000, 1_000_000))
+    monkeypatch.setattr(os, "link", unsupported)
+    if not with_times:
+        monkeypatch.setattr(os, "utime", unsupported)
+    store.commit(NAME, FILES, VALID)
+    kept = tmp_path / "invalid" / f"output_{NAME}.1.log"
+    assert kept.read_text() == FILES["output"] and (kept.stat().st_mtime == 1_000_000) is with_times
+    assert names(tmp_path / "invalid") == sorted([f"output_{NAME}.1.log", f"histogram_{NAME}.1.csv", f"trial_{NAME}.1.json"])
+
+
+def test_temporary_files_are_removed_also_where_earlier_attempts_are_kept(tmp_path):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    (tmp_path / "invalid").mkdir()
+    left = []
+    for directory in (tmp_path, tmp_path / "invalid"):
+        mine = whole.temporary_path(directory)
+        left.append(mine.with_name(mine.name.replace(f".{os.getpid()}.", f".{process.pid}.")))
+        left[-1].touch()
+    assert ResultStore(tmp_path).clean() == left and names(tmp_path) == ["invalid"] and names(tmp_path / "invalid") == []
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+
+def test_each_failure_is_one_line_with_its_time_and_no_other_lines_are_between_them(tmp_path):
+    store = ResultStore(tmp_path / "out")
+    for number in range(3):
+        store.note_failure(f"trial {number}", f"größer\nals {number}")
+    raw = (tmp_path / "out" / "failures.jsonl").read_text()
+    assert raw.endswith("}\n") and raw.count("\n") == 3 and "größer" in raw
+    noted = [json.loads(line) for line in raw.splitlines()]
+    assert [list(line) for line in noted] == [["time", "what", "reason"]] * 3
+    assert [(line["what"], line["reason"]) for line in noted] == [(f"trial {n}", f"größer\nals {n}") for n in range(3)]
+    for line in noted:
+        assert len(line["time"]) == len("2026-01-01T00:00:00+00:00")
+        assert abs(datetime.now(UTC) - datetime.fromisoformat(line["time"])) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b""),
+        (b"\n", b"\n"),
+        (b"{}\n", b"{}\n"),
+        (b"{", b"{\n"),
+        (b"{}\n{", b"{}\n{\n"),
+        (b"x\t", b"x\t\n"),
+        (b"\n\n", b"\n\n"),
+    ],
+)
+def test_a_line_that_was_cut_off_stays_alone_and_a_whole_one_gets_no_empty_line_behind_it(tmp_path, before, after):
+    (tmp_path / "failures.jsonl").write_bytes(before)
+    ResultStore(tmp_path).note_failure("a", "b")
+    content = (tmp_path / "failures.jsonl").read_bytes()
+    assert content.startswith(after + b'{"time": ') and content.count(b"\n") == after.count(b"\n") + 1
+
+
+def test_a_failure_with_half_a_character_is_noted_all_the_same(tmp_path):
+    ResultStore(tmp_path).note_failure("a\ud800", "b")
+    assert json.loads((tmp_path / "failures.jsonl").read_text())["what"] == "a?"
+
+
+def test_a_failure_that_cannot_be_noted_names_the_file(tmp_path):
+    (tmp_path / "failures.jsonl").mkdir()
+    with pytest.raises(ResultsError) as raised:
+        ResultStore(tmp_path).note_failure("a", "b")
+    assert str(raised.value) == f"{tmp_path / 'failures.jsonl'}: cannot write: Is a directory"
