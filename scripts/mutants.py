@@ -28,7 +28,8 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkResult
 
 PROJECT = Path(__file__).resolve().parents[1]
 TESTS = {
-    "results/verdicts.py": "results/test_verdicts.py results/test_figures.py results/test_guests.py measurements/test_load_latency.py",
+    "results/verdicts.py": "results/test_verdicts.py results/test_figures.py results/test_guests.py"
+    " measurements/test_load_latency.py",
     "results/figures.py": "results/test_figures.py results/test_guests.py results/test_moongen.py results/test_hostile_output.py",
     "results/statistics.py": "results/test_statistics.py report/test_compare.py",
     "results/histogram.py": "results/test_histogram.py results/test_batch.py results/test_accumulate.py",

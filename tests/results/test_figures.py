@@ -499,7 +499,11 @@ def test_tolerances_that_were_stated_move_the_limits_of_the_interface():
         ({"counter_mismatch": True, "received": 0}, {}, "received 0 frames, but sent only 300000"),
         ({"interface_sent": 7}, {}, "the generator claims 300000 frames sent, the interface sent 7"),
         ({"interface_received": 7}, {}, "the generator claims 300000 frames received, the interface received 7"),
-        ({"received": 0, "lost": 1, "interface_received": 4000}, {}, "the generator claims 0 frames received, the interface received 4000"),
+        (
+            {"received": 0, "lost": 1, "interface_received": 4000},
+            {},
+            "the generator claims 0 frames received, the interface received 4000",
+        ),
         ({"guest_mismatch": "they differ"}, {}, "they differ"),
         ({"dropouts": (3, 4, 9)}, {}, "nothing was received in second 3-4, 9, though frames were sent"),
         ({"achieved_kpps": 11.5}, {}, "sent 11.5 kpps, offered 10 kpps: another load than the one that it stands for"),
@@ -571,3 +575,11 @@ def test_the_json_of_a_trial_has_every_figure_under_its_name_and_lists_for_tuple
     assert list(written) == [field.name for field in fields(found)]
     assert (written["errors"], written["dropouts"], written["guests"]) == (["a", "b"], [2, 5], [])
     assert {name for name, value in written.items() if value != getattr(found, name)} == {"errors", "dropouts", "guests"}
+
+
+def test_what_could_be_mistaken_for_each_other_is_said_by_name():
+    output = parse_moongen_output(sample.output())
+    with pytest.raises(TypeError):
+        figures(output, HISTOGRAM, 30.0, Tolerances(), (300_000, 300_000))
+    with pytest.raises(TypeError):
+        verdict(measured(), 10, 30)

@@ -1,5 +1,6 @@
 import math
 import statistics
+import tracemalloc
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -228,9 +229,17 @@ def test_a_sum_is_the_same_whether_values_lie_close_together_or_far_apart(first,
     assert sum_histograms(map(Histogram.of, reversed(parts))) == Histogram.of(added(*parts))
 
 
-def test_values_that_lie_far_apart_take_no_memory_for_what_is_between_them():
-    parts = {0: 1, 10**14: 2}, {10**14: 3, 10**14 + 1: 4}
-    assert sum_histograms(map(Histogram.of, parts)) == Histogram.of({0: 1, 10**14: 5, 10**14 + 1: 4})
+@pytest.mark.parametrize("step", [10**4, 10**11])
+def test_values_that_lie_far_apart_take_no_memory_for_what_is_between_them(step):
+    parts = [{number * step + more: number + 1 for number in range(1000)} for more in (0, 1)]
+    histograms = [Histogram.of(counts) for counts in parts]
+    tracemalloc.start()
+    try:
+        found = sum_histograms(histograms)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+    assert found == Histogram.of(added(*parts))
 
 
 def test_a_sum_of_none_is_empty_and_of_one_is_that_one():
@@ -266,3 +275,8 @@ def test_what_is_written_is_left_as_it_was():
     assert histogram == Histogram.of({5: 10_000, 2**32 + 10: 1})
     histogram.summary([50])
     assert histogram == Histogram.of({5: 10_000, 2**32 + 10: 1})
+
+
+def test_that_a_file_may_be_empty_is_said_by_name():
+    with pytest.raises(TypeError):
+        parse_histogram(b"", "h.csv", True)

@@ -406,7 +406,8 @@ def test_the_host_has_no_choices_of_a_guest(key):
 
 @pytest.mark.parametrize(
     ("guests", "weights", "of"),
-    [(None, "3:1", 1), (2, "3", 2), (2, "3:1:1", 2), (3, "3:1", 3), (2, "3:", 2), (2, "3:0", 2), (2, "3:1 ", 2), (2, "", 2), (2, "even", 2)],
+    [(None, "3:1", 1), (2, "3", 2), (2, "3:1:1", 2), (3, "3:1", 3), (2, "3:", 2), (2, "3:0", 2),
+     (2, "3:1 ", 2), (2, "", 2), (2, "even", 2)],
 )  # fmt: skip
 def test_weights_are_one_number_for_each_guest(guests, weights, of):
     with pytest.raises(ResultsError) as raised:

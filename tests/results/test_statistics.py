@@ -243,7 +243,7 @@ def test_there_is_no_interval_where_none_can_be_told():
 
 
 def test_an_estimate_is_worked_out_by_hand():
-    """Of 2 and 4: mean 3, s = sqrt(2), so the interval reaches t(1) * sqrt(2) / sqrt(2) to each side; of 1, 2, 3 and 6 likewise."""
+    """Of 2 and 4: mean 3, s = sqrt(2), so the interval reaches t(1) to each side; of 1, 2, 3 and 6 likewise."""
     t = {1: 12.706204736432095, 3: 3.182446305284263}  # 97.5 % points of any table
     found = estimate([2.0, 4.0])
     assert (found.mean, found.repetitions) == (3.0, 2)

@@ -913,3 +913,8 @@ def test_a_failure_that_cannot_be_noted_names_the_file(tmp_path):
     with pytest.raises(ResultsError) as raised:
         ResultStore(tmp_path).note_failure("a", "b")
     assert str(raised.value) == f"{tmp_path / 'failures.jsonl'}: cannot write: Is a directory"
+
+
+def test_that_a_trial_may_be_replaced_is_said_by_name(tmp_path):
+    with pytest.raises(TypeError):
+        ResultStore(tmp_path).commit(NAME, FILES, VALID, True)

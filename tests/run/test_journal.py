@@ -1277,3 +1277,8 @@ def test_a_journal_of_another_version_is_none_and_named(tmp_path: Path, header: 
     with pytest.raises(TestbedError) as raised:
         read_journal(path)
     assert str(raised.value) == f"{path} is no journal of this version of autotest"
+
+
+def test_what_a_change_is_about_is_said_by_name(journal: Journal) -> None:
+    with pytest.raises(TypeError):
+        journal.note("host", "thing", "b-1", "guest", {"name": "a"})  # type: ignore[call-arg,misc]
