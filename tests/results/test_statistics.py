@@ -463,3 +463,9 @@ def test_a_group_without_any_spread_leaves_the_spread_of_the_other():
     assert 6 < low < 7 < high < 8
     low, high = difference_interval([12.0, 12.1, 11.9, 12.2, 11.8, 12.0, 12.3, 11.7], [5.0] * 8)
     assert -8 < low < -7 < high < -6
+
+
+@pytest.mark.parametrize("values", [[96.8, 30.6, 31.04], [7.23, 88.55, 92.08], [53.08, 27.83, 72.5], [31.4, 60.86, 25.2]])
+def test_what_rounding_leaves_of_a_resample_without_spread_is_no_spread(values):
+    """Every ninth resample of three values holds one of them only, so one in twenty cannot be told from infinitely far."""
+    assert difference_interval([0.0] * 3, values) is None and difference_interval(values, [0.0] * 3) is None
