@@ -296,6 +296,7 @@ def test_seconds_are_those_that_the_program_said_else_the_runtime_else_what_its_
 @pytest.mark.parametrize("seconds", [0, 0.0, -1.0])
 def test_there_is_no_rate_over_no_time(seconds):
     assert measured(seconds=seconds).achieved_kpps is None
+    assert measured(seconds=0.5).achieved_kpps == 600.0 and measured(seconds=1e-3).achieved_kpps == 300_000.0
 
 
 def test_without_samples_or_a_histogram_there_is_no_latency():
@@ -355,6 +356,7 @@ def test_a_guest_has_the_rate_and_the_latency_that_can_be_told_of_it():
     assert (first.mean_ns, first.max_ns, first.p25_ns) == (None, None, None)
     assert (second.mean_ns, second.max_ns, second.p25_ns, second.p999_ns) == (50.5, 100, 25, 100)
     assert (first.lost, first.loss, second.lost, second.loss) == (0, 0.0, None, None)
+    assert figures(output, Histogram.of({5: 200}), 0.5).guests[0].achieved_kpps == 120.0
     for seconds in (None, 0.0, -1.0):
         assert figures(output, Histogram.of({5: 200}), seconds).guests[0].achieved_kpps is None
 
