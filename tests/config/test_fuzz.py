@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import shlex
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -345,22 +343,8 @@ def test_the_whole_files_are_right_and_have_every_key(tmp_path: Path) -> None:
 # -- from the command line ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    """The command line changes how this process logs and what ends it: put back."""
-    root, package = logging.getLogger(), logging.getLogger("autotest")
-    handlers, levels = root.handlers[:], (root.level, package.level)
-    handled = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    package.setLevel(levels[1])
-    for number, handler in handled.items():
-        signal.signal(number, handler)
-
-
 def test_a_dry_run_of_any_files_shows_the_tree_or_the_problems(  # type: ignore[no-untyped-def]
-    watch, own_logging: None, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    watch, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import numpy  # noqa: F401  # of the estimate: it sets environment variables when it is imported
 
