@@ -37,7 +37,7 @@ WORLDS: dict[str, worlds.Fill] = {
 ON_REAL_MACHINES = (worlds.real_machines, worlds.real_machines_with_image)
 SLOWLY = "scripts/test.sh --all runs it"
 """What the mark of a block says that the slow test runs."""
-LONG = ("add-measurement-kind.md", "real-testbed.md", "running.md", "tutorial.md")
+LONG = ("add-measurement-kind.md", "plots.md", "real-testbed.md", "running.md", "tutorial.md")
 RUNNABLE = ("console", "python")
 
 

@@ -300,6 +300,7 @@ def test_the_same_input_gives_the_same_page(campaign, report):
     assert render(campaign, campaign / "again.html") == report.read_bytes()
 
 
+@pytest.mark.all
 def test_2000_trials_are_under_10_mb_quick_to_open_and_all_reachable(viewer, tmp_path, monkeypatch):
     monkeypatch.setattr(sample, "output", realistic_output)
     count = example_campaign.fill_campaign(tmp_path, repetitions=11, samples=500)
