@@ -340,7 +340,7 @@ def test_only_accepted_frames_are_a_guests(wire: Wire, tmp_path: Path) -> None:
         output = measure(wire, tmp_path / "h.csv", FIRST, "--count", 3, "-s", "imix", "-r", 1000, "--drain", 0.1, status=1)
 
         assert output.totals["TX"][0] == 1000
-        # which frame of a batch is the first that the queue refuses is the kernel's choice
+        # a third of 1000 each; 332 was seen for 333 once in a full run, and why is not known
         assert all(332 <= guest.sent <= 335 for guest in output.guests)
         assert sum(guest.sent for guest in output.guests) == 1000
         assert sum(guest.sent_bytes for guest in output.guests) == output.totals["TX"][1]
